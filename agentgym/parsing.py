@@ -1,0 +1,111 @@
+"""Action parsing: from a sampled response to the action the environment gets. Linear time in the response.
+
+The format is ``<think>..</think><action>..</action>`` with configurable tags. verl-agent's rules are the
+``strict`` preset (think block demanded, exactly one action, last 30 characters sent when it is missing).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+OnInvalid = Literal["send", "stop", "feedback"]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedAction:
+    """``action``: text for the environment (None: nothing to send); ``valid``: the format was kept; ``thought``; ``problem``: why not valid."""
+
+    action: str | None
+    valid: bool
+    thought: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionFormat:
+    """How a response carries its action.
+
+    ``action_tag``     tag around the action; empty: the whole response is the action
+    ``think_tag``      tag around the reasoning; empty: none is looked for
+    ``require_think``  a response without a think block is invalid
+    ``on_invalid``     ``send``: the last ``tail`` characters go to the environment, which usually refuses them;
+                       ``stop``: the episode ends as parse_failure; ``feedback``: the environment is not stepped and
+                       the policy is told what was wrong
+    ``max_action``     longest action, in characters, that is accepted
+    """
+
+    action_tag: str = "action"
+    think_tag: str = "think"
+    require_think: bool = False
+    on_invalid: OnInvalid = "send"
+    tail: int = 30
+    max_action: int = 1000
+
+    def __post_init__(self) -> None:
+        for name in ("action_tag", "think_tag"):
+            tag = getattr(self, name)
+            if tag and not tag.replace("_", "").replace("-", "").isalnum():
+                raise ValueError(f"ActionFormat.{name} must be a plain word, got {tag!r}")
+        if self.require_think and not self.think_tag:
+            raise ValueError("ActionFormat.require_think needs a think_tag")
+        if self.on_invalid not in ("send", "stop", "feedback"):
+            raise ValueError(f"ActionFormat.on_invalid must be send, stop or feedback, got {self.on_invalid!r}")
+
+    def render(self, action: str, thought: str = "") -> str:
+        """A response in this format; the inverse of :meth:`parse`."""
+        head = (
+            f"<{self.think_tag}>{thought}</{self.think_tag}>"
+            if self.think_tag and (thought or self.require_think)
+            else ""
+        )
+        return head + (f"<{self.action_tag}>{action}</{self.action_tag}>" if self.action_tag else action)
+
+    def describe(self) -> str:
+        """One sentence that tells a model the format."""
+        if not self.action_tag:
+            return "Answer with the action only."
+        think = f"First reason inside <{self.think_tag}> </{self.think_tag}> tags. " if self.require_think else ""
+        return f"{think}Give exactly one action inside <{self.action_tag}> </{self.action_tag}> tags."
+
+    def parse(self, response: str) -> ParsedAction:
+        """Read the action out of ``response``. Text inside the think block never counts as an action."""
+        thought, rest, problem = self._split_thought(response)
+        if not self.action_tag:
+            action, found = rest.strip(), ""
+        else:
+            action, found = self._tagged(rest)
+        problem = problem or found
+        if not problem and not action:
+            problem = "the action is empty"
+        if not problem and len(action) > self.max_action:
+            problem = f"the action has {len(action)} characters, at most {self.max_action} are accepted"
+        if not problem:
+            return ParsedAction(action, True, thought)
+        fallback = action[: self.max_action] if action else rest.strip()[-self.tail :]
+        return ParsedAction(fallback if self.on_invalid == "send" else None, False, thought, problem)
+
+    def _split_thought(self, response: str) -> tuple[str, str, str]:
+        if not self.think_tag:
+            return "", response, ""
+        opening, closing = f"<{self.think_tag}>", f"</{self.think_tag}>"
+        start, end = response.find(opening), response.rfind(closing)
+        if end >= 0:  # a template may have opened the block in the prompt, so only the end is required
+            begin = start + len(opening) if 0 <= start < end else 0
+            return response[begin:end].strip(), response[end + len(closing) :], ""
+        if start >= 0:
+            return response[start + len(opening) :].strip(), "", f"<{self.think_tag}> is never closed"
+        return "", response, f"no <{self.think_tag}> block" if self.require_think else ""
+
+    def _tagged(self, text: str) -> tuple[str, str]:
+        opening, closing = f"<{self.action_tag}>", f"</{self.action_tag}>"
+        start = text.find(opening)
+        if start < 0:
+            return "", f"no <{self.action_tag}> tag"
+        end = text.find(closing, start)
+        if end < 0:
+            return "", f"<{self.action_tag}> is never closed"
+        action = text[start + len(opening) : end].strip()
+        if text.find(opening, end) >= 0:
+            return action, f"more than one <{self.action_tag}>"
+        return action, ""

@@ -1,0 +1,89 @@
+"""Prompt layouts: how the turns so far become the conversation a policy sees.
+
+``chat``    append-only conversation: system, observation, response, observation, ... Every token is encoded once.
+``window``  one user message rebuilt each turn: task, the last k (observation, action) pairs, the present observation.
+            The layout of verl-agent and RetroAgent; the prompt stays short, each turn is a training row of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from agentgym.parsing import ActionFormat
+from agentgym.policy import Message
+from agentgym.types import Turn
+
+LayoutName = Literal["chat", "window"]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLayout:
+    """How prompts are built.
+
+    ``layout``           ``chat`` or ``window``
+    ``system``           system message; ``{action_help}`` and ``{format}`` are filled in; empty: none
+    ``history``          window only: how many earlier (observation, action) pairs are shown
+    ``show_admissible``  list the admissible actions (the largest single factor in comparisons; reported with results)
+    ``show_task``        window only: repeat the first observation (it holds the task) at the top
+    ``max_observation``  observations are cut to this many characters, with a mark; 0: never
+    """
+
+    layout: LayoutName = "chat"
+    system: str = ""
+    history: int = 2
+    show_admissible: bool = False
+    show_task: bool = True
+    max_observation: int = 20_000
+
+    def __post_init__(self) -> None:
+        if self.layout not in ("chat", "window"):
+            raise ValueError(f"prompt layout must be chat or window, got {self.layout!r}")
+        if self.history < 0:
+            raise ValueError(f"prompt history must be >= 0, got {self.history}")
+
+    def messages(
+        self,
+        turns: Sequence[Turn],
+        observation: str,
+        admissible: Sequence[str] | None,
+        action_format: ActionFormat,
+        action_help: str = "",
+    ) -> list[Message]:
+        """The conversation for the next response: ``turns`` are complete, ``observation`` is the present one."""
+        out: list[Message] = []
+        if self.system:
+            text = self.system.replace("{action_help}", action_help).replace("{format}", action_format.describe())
+            out.append({"role": "system", "content": text})
+        if self.layout == "chat":
+            for turn in turns:
+                out.append({"role": "user", "content": self._shown(turn.observation, turn.admissible)})
+                out.append({"role": "assistant", "content": turn.response})
+            out.append({"role": "user", "content": self._shown(observation, admissible)})
+        else:
+            out.append({"role": "user", "content": self._window(turns, observation, admissible)})
+        return out
+
+    def _shown(self, observation: str, admissible: Sequence[str] | None) -> str:
+        text = self._cut(observation)
+        if self.show_admissible and admissible is not None:
+            text += "\nAdmissible actions: " + ", ".join(admissible)
+        return text
+
+    def _cut(self, text: str) -> str:
+        limit = self.max_observation
+        if not limit or len(text) <= limit:
+            return text
+        return f"{text[:limit]} [cut: {len(text) - limit} more characters]"
+
+    def _window(self, turns: Sequence[Turn], observation: str, admissible: Sequence[str] | None) -> str:
+        parts: list[str] = []
+        if self.show_task and turns:
+            parts.append(self._cut(turns[0].observation))
+        for turn in turns[len(turns) - self.history :] if self.history else ():
+            shown = turn.action if turn.action is not None else ""
+            prefix = "" if self.show_task and turn.index == 0 else self._cut(turn.observation) + "\n"
+            parts.append(f"{prefix}> {shown}")
+        parts.append(self._shown(observation, admissible))
+        return "\n".join(parts)
