@@ -1,0 +1,1 @@
+"""One folder or file per environment; imported as ``agentgym.environments``."""
