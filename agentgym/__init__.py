@@ -40,6 +40,7 @@ _LAZY = {
 __all__ = [*_LAZY, "credit", "__version__"]
 
 if TYPE_CHECKING:
+    # ruff: noqa: F401
     from agentgym import credit
     from agentgym.environment import Environment, EnvironmentSpec
     from agentgym.errors import AgentGymError

@@ -59,7 +59,7 @@ class Environment(ABC):
 
     @abstractmethod
     def tasks(self, split: str = "train", **options: Any) -> TaskSet:
-        """The tasks of a split, in a fixed order. Raises UnknownNameError for an unknown split, DataError for bad data."""
+        """The tasks of a split, in a fixed order. Raises UnknownNameError (split) or DataError (bad data)."""
 
     @abstractmethod
     def reset(self, task: Task) -> Observation:
@@ -81,5 +81,5 @@ class Environment(ABC):
         """Go back to a snapshot; returns the observation that was current then."""
         raise AgentGymError(f"environment {self.spec.name!r} has no snapshots (spec.snapshots is False)")
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most environments hold nothing
         """Free what the environment holds. Called once; safe to call after a failed ``reset``."""

@@ -14,7 +14,7 @@ OnInvalid = Literal["send", "stop", "feedback"]
 
 @dataclass(frozen=True, slots=True)
 class ParsedAction:
-    """``action``: text for the environment (None: nothing to send); ``valid``: the format was kept; ``thought``; ``problem``: why not valid."""
+    """``action``: text for the environment (None: nothing to send); ``valid``: the format was kept; ``problem``: why not."""
 
     action: str | None
     valid: bool

@@ -118,10 +118,10 @@ class Policy(ABC):
     async def act(self, request: PolicyRequest) -> SampledTurn:
         """Sample one response. Raises PolicyFault when it cannot, ContextOverflow when the prompt does not fit."""
 
-    def release(self, session: str) -> None:
+    def release(self, session: str) -> None:  # noqa: B027 - most policies keep nothing
         """The episode is over: free what was kept for it. Called exactly once a session."""
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027
         """Free clients and devices."""
 
 

@@ -87,7 +87,7 @@ class RowBuilder:
         token_ids: Sequence[int] | IntArray,
         logprobs: Sequence[float] | FloatArray,
     ) -> tuple[int, int, int]:
-        """Record one turn; returns ``(row, start, end)`` of its sampled tokens. An empty response gives an empty span."""
+        """Record one turn; returns ``(row, start, end)`` of its sampled tokens (an empty span if it drew none)."""
         prompt = np.asarray(prompt_ids, np.int32)
         drawn = np.asarray(token_ids, np.int32)
         if len(drawn) != len(logprobs):

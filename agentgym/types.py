@@ -16,7 +16,7 @@ from typing import Any, overload
 from agentgym.tokens import TokenRow
 
 
-class Termination(str, enum.Enum):
+class Termination(enum.StrEnum):
     """Why an episode ended. Terminated, truncated and failed stay apart from here down to the loss."""
 
     ENV_DONE = "env_done"  # the environment said so

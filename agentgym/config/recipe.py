@@ -224,9 +224,8 @@ class Recipe(Section):
         if self.rl.micro_batch and self.rl.micro_batch > self.rl.minibatch:
             raise ValueError(f"rl.micro_batch {self.rl.micro_batch} exceeds rl.minibatch {self.rl.minibatch}")
         if self.model.tiny.hidden_size % self.model.tiny.heads:
-            raise ValueError(
-                f"model.tiny.hidden_size {self.model.tiny.hidden_size} is not a multiple of heads {self.model.tiny.heads}"
-            )
+            size, heads = self.model.tiny.hidden_size, self.model.tiny.heads
+            raise ValueError(f"model.tiny.hidden_size {size} is not a multiple of model.tiny.heads {heads}")
         return self
 
     def train_sampling(self) -> Sampling:

@@ -1,0 +1,1 @@
+"""Boards, result entries and the static site. Holds nothing yet; evaluation itself is agentgym.evaluation."""

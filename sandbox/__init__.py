@@ -1,0 +1,1 @@
+"""Isolated command execution for software tasks. Holds nothing yet."""
