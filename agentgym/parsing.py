@@ -14,7 +14,7 @@ OnInvalid = Literal["send", "stop", "feedback"]
 
 @dataclass(frozen=True, slots=True)
 class ParsedAction:
-    """``action``: text for the environment (None: nothing to send); ``valid``: the format was kept; ``problem``: why not."""
+    """``action``: what the environment gets (None: nothing); ``valid``: format kept; ``problem``: why it was not."""
 
     action: str | None
     valid: bool
