@@ -1,0 +1,93 @@
+"""What several commands share: options, key=value pairs, tables, escaped text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from agentgym.errors import ConfigError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def options(*decorators: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    """Several click options as one decorator, in reading order."""
+
+    def apply(function: Function) -> Function:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return apply
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+environment_options = options(
+    click.option("--env-option", "env_options", multiple=True, metavar="KEY=VALUE", help="Option of the environment."),
+    click.option("--task-option", "task_options", multiple=True, metavar="KEY=VALUE", help="Option of the split."),
+)
+
+
+def pairs(items: Iterable[str], what: str) -> dict[str, Any]:
+    """``["rooms=2"]`` as ``{"rooms": 2}``; values are YAML."""
+    from agentgym.config import strict_yaml
+
+    out: dict[str, Any] = {}
+    for item in items:
+        key, equals, text = item.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{what} {item!r}: expected key=value")
+        out[key.strip()] = strict_yaml.value(text, f"{what} {item!r}")
+    return out
+
+
+def print_json(data: Any) -> None:
+    """Data on stdout as indented JSON."""
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+
+
+def print_table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
+    """Columns padded with spaces; plain text, so that pipes and files get the same."""
+    table = [list(header), *[list(map(str, row)) for row in rows]]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    for row in table:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def shown(text: str) -> str:
+    """``text`` with control characters escaped, so that no episode can drive the terminal. Keeps newlines and tabs."""
+    return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def call(function: Callable[..., Any], options_: dict[str, Any], what: str) -> Any:
+    """``function(**options_)``; an option it does not take is a ConfigError that names those it takes."""
+    import inspect
+
+    from agentgym.errors import nearest
+
+    parameters = inspect.signature(function).parameters.values()
+    known = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for key in options_:
+            if key not in known:
+                close = nearest(key, known)
+                hint = f"Did you mean {close[0]!r}?" if close else f"It takes: {', '.join(known) or 'none'}."
+                raise ConfigError(f"{what} has no option {key!r}. {hint}")
+    return function(**options_)
+
+
+def nearest_recipe_file(model: str) -> Path | None:
+    """The ``recipe.yaml`` of the run that a checkpoint folder belongs to, if ``model`` is such a folder."""
+    folder = Path(model)
+    if not folder.is_dir():
+        return None
+    for place in (folder, *folder.resolve().parents[:3]):
+        candidate = place / "recipe.yaml"
+        if candidate.is_file():
+            return candidate
+    return None

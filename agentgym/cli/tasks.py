@@ -1,0 +1,63 @@
+"""``agentgym tasks`` lists a split; ``agentgym generate`` writes generated games as files."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from agentgym.cli.common import call, environment_options, json_option, pairs, print_json, print_table
+from agentgym.errors import ConfigError
+
+
+@click.command(short_help="List the tasks of a split.")
+@click.argument("env")
+@click.argument("split")
+@click.option("--limit", type=click.IntRange(1), help="At most so many.")
+@environment_options
+@json_option
+def tasks(
+    env: str,
+    split: str,
+    limit: int | None,
+    env_options: tuple[str, ...],
+    task_options: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """List the tasks of SPLIT of ENV: id, type, seed and name, in the split's fixed order."""
+    from agentgym.registry import make
+
+    world = make(env, **pairs(env_options, "--env-option"))
+    try:
+        found = call(world.tasks, {"split": split, **pairs(task_options, "--task-option")}, f"split {split!r}")
+    finally:
+        world.close()
+    rows = [(task.id, task.kind, str(task.seed), task.name) for task in islice(found, limit)]
+    if as_json:
+        print_json([dict(zip(("id", "kind", "seed", "name"), row, strict=True)) for row in rows])
+        return
+    print_table(rows, ("id", "kind", "seed", "name"))
+    click.echo(f"{len(rows)} of {len(found)} tasks, panel {found.hash}", err=True)
+
+
+@click.command(short_help="Write generated ALFWorld games to a folder.")
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="How many games.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first game.")
+@click.option("--preset", default="full", show_default=True, help="tiny, small or full.")
+@click.option("--knob", "knobs", multiple=True, metavar="KEY=VALUE", help="Difficulty, e.g. objects=[3,6].")
+def generate(out: Path, count: int, seed: int, preset: str, knobs: tuple[str, ...]) -> None:
+    """Write COUNT generated games under OUT, each as NAME/game.tw-pddl, which the real ALFWorld loads too.
+
+    Game i has seed SEED + i and is the same on every machine.
+    """
+    from agentgym.environments.alfworld.generator import build, make_knobs
+    from agentgym.environments.alfworld.pddl import write_game
+
+    made = make_knobs(preset, pairs(knobs, "--knob"))
+    if out.is_dir() and any(out.iterdir()):
+        raise ConfigError(f"{out} is not empty; choose another folder")
+    for number in range(seed, seed + count):
+        write_game(build(number, made), out / f"{preset}-{number}")
+    click.echo(f"wrote {count} games to {out}")

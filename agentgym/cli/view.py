@@ -1,0 +1,101 @@
+"""``agentgym view``: stored episodes as plain text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentgym.cli.common import json_option, shown
+
+if TYPE_CHECKING:
+    from agentgym.types import Episode, Turn
+
+
+@click.command(short_help="Read stored episodes as text.")
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.option("--episode", "position", type=click.IntRange(0), help="Only the episode at this position, in full.")
+@click.option("--failed", is_flag=True, help="Only episodes without success.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many episodes.")
+@json_option
+def view(path: Path, position: int | None, failed: bool, limit: int | None, as_json: bool) -> None:
+    """Show the episodes stored at PATH: one line each, or with --episode every turn of one."""
+    from agentgym.store import EpisodeStore
+
+    chosen: Iterator[tuple[int, Episode]] = enumerate(EpisodeStore(path))
+    if position is not None:
+        chosen = islice(chosen, position, position + 1)
+    if failed:
+        chosen = ((i, episode) for i, episode in chosen if not episode.success)
+    count = 0
+    for number, episode in islice(chosen, limit):
+        count += 1
+        if as_json:
+            click.echo(json.dumps(_summary(number, episode, full=position is not None), ensure_ascii=True))
+        elif position is None:
+            click.echo(_line(number, episode))
+        else:
+            _in_full(number, episode)
+    if not count:
+        what = f"no episode {position}" if position is not None else "no episodes"
+        click.echo(f"{path}: {what}{' without success' if failed else ''}", err=True)
+
+
+def _line(number: int, episode: Episode) -> str:
+    mark = "solved" if episode.success else "failed"
+    return (
+        f"{number:5d}  {mark}  {episode.termination.value:<18} {len(episode.turns):3d} turns  "
+        f"outcome {episode.outcome:g}  {shown(episode.task.name)}"
+    )
+
+
+def _in_full(number: int, episode: Episode) -> None:
+    click.echo(_line(number, episode))
+    if episode.error:
+        click.echo(f"error: {shown(episode.error)}")
+    for turn in episode.turns:
+        _turn(turn)
+    if episode.turns:
+        click.echo(_indented(episode.turns[-1].next_observation))
+
+
+def _turn(turn: Turn) -> None:
+    click.echo(f"\n--- turn {turn.index}")
+    click.echo(_indented(turn.observation))
+    click.echo(f"  response: {shown(turn.response)}")
+    marks = [] if turn.valid else ["invalid"]
+    if not turn.grounded:
+        marks.append("not executed")
+    marks += [f"{name} {value:+g}" for name, value in turn.rewards.items() if value]
+    suffix = f"   [{', '.join(marks)}]" if marks else ""
+    click.echo(f"  action:   {shown(turn.action) if turn.action is not None else '(none)'}{suffix}")
+
+
+def _indented(text: str) -> str:
+    return "\n".join("  | " + line for line in shown(text).splitlines())
+
+
+def _summary(number: int, episode: Episode, full: bool) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "episode": number,
+        "env": episode.task.env,
+        "task": episode.task.name,
+        "task_id": episode.task.id,
+        "kind": episode.task.kind,
+        "success": episode.success,
+        "outcome": episode.outcome,
+        "termination": episode.termination.value,
+        "turns": len(episode.turns),
+        "policy": episode.policy,
+        "error": episode.error,
+    }
+    if full:
+        data["steps"] = [
+            {"observation": t.observation, "response": t.response, "action": t.action, "rewards": t.rewards}
+            for t in episode.turns
+        ]
+    return data
