@@ -21,21 +21,36 @@ class Section(BaseModel):
 
 
 class TaskSource(Section):
-    """Which tasks: a split of the environment, its options, and how many of them (None: all)."""
+    """Which tasks: a split of the environment, its options, and how many of them (None: all).
+
+    ``name``      what results call it; empty: the split's name
+    ``optional``  skipped with a note where its data is missing, instead of stopping the run
+    """
 
     split: str = "train"
     options: dict[str, Any] = Field(default_factory=dict)
     limit: int | None = Field(None, ge=1)
+    name: str = ""
+    optional: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name in results."""
+        return self.name or self.split
 
 
 class EnvSection(Section):
-    """The environment: registry name, constructor options, and the task sources of training and evaluation."""
+    """The environment: registry name, constructor options, and the task sources of training and evaluation.
+
+    ``extra_tests``: further panels of the final evaluation, for example the official splits where they are present.
+    """
 
     name: str = "alfworld"
     options: dict[str, Any] = Field(default_factory=dict)
     train: TaskSource = TaskSource(split="generated")
     eval: TaskSource = TaskSource(split="generated_valid", limit=64)
     test: TaskSource = TaskSource(split="generated_test", limit=200)
+    extra_tests: list[TaskSource] = Field(default_factory=list)
 
 
 class PromptSection(Section):
@@ -124,6 +139,7 @@ class SFTSection(Section):
 
     ``noise``: share of demonstration turns replaced by a random admissible action (trains recovery; the noisy
     actions themselves are not imitated unless ``train_on_noise``). ``only_success``: drop failed demonstrations.
+    ``min_valid``: a valid-action rate below this after the warm start is warned about before RL.
     """
 
     steps: int = Field(0, ge=0)
@@ -138,6 +154,7 @@ class SFTSection(Section):
     schedule: Literal["constant", "cosine", "linear"] = "cosine"
     weight_decay: float = Field(0.0, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
+    min_valid: float = Field(0.9, ge=0, le=1)
 
 
 class RLSection(Section):
@@ -147,6 +164,11 @@ class RLSection(Section):
     ``minibatch`` rows. ``aggregation``: token-mean | seq-mean-token-mean | seq-mean-token-sum-norm.
     ``drop_dead_groups``: groups without contrast give no rows (counted); ``resample``: how many times more tasks are
     drawn to fill up a step. ``advantage_clip``: advantages are clamped to +-this; 0: never.
+    ``micro_batch`` rows and ``micro_tokens`` padded tokens at most go through the model at once; neither changes the
+    result. ``token_divisor``: the constant of seq-mean-token-sum-norm; None: limits.max_response_tokens times the
+    turn limit (chat layout), or once (window layout). ``old_logprobs``: ``sampler`` takes the recorded ones, which
+    are exact; ``trainer`` recomputes them and weighs by the truncated ratio to the sampler's, for generators whose
+    numbers differ (vLLM).
     """
 
     steps: int = Field(100, ge=0)
@@ -155,6 +177,7 @@ class RLSection(Section):
     epochs: int = Field(1, ge=1)
     minibatch: int = Field(32, ge=1)
     micro_batch: int | None = Field(None, ge=1)
+    micro_tokens: int = Field(65_536, ge=1)
     lr: float = Field(5e-4, gt=0)
     warmup: int = Field(0, ge=0)
     schedule: Literal["constant", "cosine", "linear"] = "constant"
@@ -165,6 +188,8 @@ class RLSection(Section):
     kl_coef: float = Field(0.0, ge=0)
     entropy_coef: float = 0.0
     aggregation: Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum-norm"] = "token-mean"
+    token_divisor: float | None = Field(None, gt=0)
+    old_logprobs: Literal["sampler", "trainer"] = "sampler"
     advantage_clip: float = Field(3.0, ge=0)
     drop_dead_groups: bool = True
     resample: int = Field(0, ge=0)
@@ -191,9 +216,13 @@ class EvalSection(Section):
 
 
 class CheckpointSection(Section):
-    """Checkpoints every so many RL steps; ``keep`` newest stay."""
+    """Checkpoints every so many RL steps (``every``) and SFT steps (``sft_every``), 0: none but the last of the phase.
+
+    The ``keep`` newest stay, and the one at the end of the warm start.
+    """
 
     every: int = Field(10, ge=0)
+    sft_every: int = Field(100, ge=0)
     keep: int = Field(2, ge=1)
 
 
