@@ -45,7 +45,7 @@ HELP_TEXT: Final = _help_text()
 
 
 class Game:
-    """A game in progress. ``won`` is the goal's truth right now; ``executed`` whether the last command was known.
+    """A game in progress. ``won`` is the goal's truth right now; ``last`` the op of the last command, None if it was refused.
 
     State: ``location``, ``holding`` (object or -1), ``opened`` (bit per receptacle), ``contents`` (objects per
     receptacle, ascending), ``flags`` (bits per object), ``at`` (locations per object) and ``removed`` (pairs of object
@@ -70,7 +70,7 @@ class Game:
         self.flags = list(world.start_flags)
         self.at = list(world.start_at)
         self.removed: frozenset[tuple[int, int]] = frozenset()
-        self.executed = True
+        self.last: Op | None = None
         self._refresh()
         self.won = self._goal_holds()
         return self._introduction()
@@ -91,9 +91,9 @@ class Game:
         if op is None:
             op = self._scene.table.get(self._normal(command))
             if op is None:
-                self.executed = False
+                self.last = None
                 return NOTHING
-        self.executed = True
+        self.last = op
         return self._actions[op[0]](op[1], op[2])
 
     def _normal(self, command: str) -> str:
@@ -111,12 +111,12 @@ class Game:
         """The whole state as an immutable, picklable value."""
         return (
             self.location, self.holding, self.opened, tuple(self.contents), tuple(self.flags), tuple(self.at),
-            self.removed, self.won, self.executed,
+            self.removed, self.won, self.last,
         )  # fmt: skip
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Go back to a snapshot of the same world."""
-        self.location, self.holding, self.opened, contents, flags, at, self.removed, self.won, self.executed = state
+        self.location, self.holding, self.opened, contents, flags, at, self.removed, self.won, self.last = state
         self.contents, self.flags, self.at = list(contents), list(flags), list(at)
         self._refresh()
 
