@@ -1,0 +1,65 @@
+"""Named per-turn reward components: written once, never overwritten, always logged apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite, nan
+
+import numpy as np
+
+from agentgym.credit.protocols import Array, Ragged
+from agentgym.errors import AgentGymError, unknown
+from agentgym.types import Episode, Group
+
+
+class CreditError(AgentGymError):
+    """A reward, a component or an advantage is not what credit assignment can work with."""
+
+
+def add_component(episode: Episode, name: str, values: Sequence[float] | Array) -> None:
+    """Write component ``name`` on every turn. Raises CreditError if it exists or holds NaN or infinity."""
+    if len(values) != len(episode.turns):
+        raise CreditError(
+            f"{episode.where}: component {name!r} has {len(values)} values for {len(episode.turns)} turns"
+        )
+    for turn, value in zip(episode.turns, values, strict=True):
+        if name in turn.rewards:
+            raise CreditError(
+                f"{episode.where}, turn {turn.index}: component {name!r} exists already "
+                f"({turn.rewards[name]!r}) and components are never overwritten; give the new one another name"
+            )
+        if not isfinite(value):
+            raise CreditError(f"{episode.where}, turn {turn.index}: component {name!r} is {value!r}, must be finite")
+        turn.rewards[name] = float(value)
+
+
+def component(episode: Episode, name: str) -> Array:
+    """One component of one episode, per turn; 0 on turns without it. Raises CreditError on NaN or infinity."""
+    values = np.array([turn.rewards.get(name, 0.0) for turn in episode.turns], np.float64)
+    if not np.isfinite(values).all():
+        turn = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise CreditError(f"{episode.where}, turn {turn}: component {name!r} is {values[turn]!r}, must be finite")
+    return values
+
+
+def turn_rewards(episode: Episode, names: Sequence[str]) -> Array:
+    """The sum of the named components, per turn. A name that no turn of the episode carries is refused."""
+    total = np.zeros(len(episode.turns))
+    for name in names:
+        if episode.turns and not any(name in turn.rewards for turn in episode.turns):
+            known = {key for turn in episode.turns for key in turn.rewards}
+            raise unknown(f"reward component in {episode.where}", name, known)
+        total += component(episode, name)
+    return total
+
+
+def components(groups: Sequence[Group]) -> dict[str, Ragged]:
+    """All components, ``name -> [group][episode][turn]``; NaN where a turn lacks the name (absent is not 0)."""
+    names = sorted({name for group in groups for episode in group for turn in episode.turns for name in turn.rewards})
+    return {
+        name: [
+            [np.array([turn.rewards.get(name, nan) for turn in episode.turns], np.float64) for episode in group]
+            for group in groups
+        ]
+        for name in names
+    }

@@ -1,0 +1,35 @@
+"""The one function that carries turn advantages to tokens. Every trainer uses it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agentgym.credit.components import CreditError
+from agentgym.credit.protocols import Array
+from agentgym.tokens import FloatArray
+from agentgym.types import Episode
+
+
+def project(episode: Episode, advantages: Array) -> list[FloatArray]:
+    """``A[t]`` on every sampled token of turn t and 0 on all others: one float32 array per token row.
+
+    Turns come from ``row.turns``, never from rewards or mask gaps (credit-methods.md section 3, 12 and 13). A turn
+    that drew no token places nothing; :func:`empty_turns` counts them, and a reward on one still reaches the earlier
+    turns through the return (7).
+    """
+    values = np.asarray(advantages, np.float64)
+    if values.shape != (len(episode.turns),):
+        raise CreditError(f"{episode.where}: {values.shape} advantages for {len(episode.turns)} turns")
+    if not np.isfinite(values).all():
+        turn = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise CreditError(f"{episode.where}, turn {turn}: advantage is {values[turn]!r}, must be finite")
+    with_zero = np.append(values, 0.0).astype(np.float32)  # row.turns is -1 on unsampled tokens: the zero at the end
+    for row in episode.rows:
+        if len(row) and int(row.turns.max()) >= len(values):
+            raise CreditError(f"{episode.where}: a token belongs to turn {row.turns.max()} of {len(values)} turns")
+    return [with_zero[row.turns] for row in episode.rows]
+
+
+def empty_turns(episode: Episode) -> int:
+    """Turns without a sampled token, in an episode that has token rows (text-only policies have none at all)."""
+    return sum(turn.row < 0 or turn.end == turn.start for turn in episode.turns) if episode.rows else 0
