@@ -1,0 +1,60 @@
+# make demo: train, evaluate and report from nothing. make test, make check: what CI runs. make help: all targets.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$p; break; }; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+RUN ?= runs/demo
+#: more overrides for the demo's recipe, for example DEMO_ARGS="seed=1 rl.steps=5"
+DEMO_ARGS ?=
+#: more arguments for pytest, for example TESTS="tests/cli -x"
+TESTS ?=
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help demo test check format bench clean install
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(STAMP) ## make the virtual environment .venv and install everything into it
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed; set PYTHON=/path/to/python3" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(STAMP) ## train a tiny agent on generated ALFWorld games, write runs/demo/report.html (replaces the last demo)
+	rm -rf $(RUN)
+	$(BIN)/agentgym train alfworld/tiny --output $(RUN) $(DEMO_ARGS)
+	@for split in valid_seen valid_unseen; do \
+	  if $(BIN)/agentgym tasks alfworld $$split --limit 1 >/dev/null 2>&1; then \
+	    $(BIN)/agentgym eval alfworld --model $(RUN)/checkpoint --split $$split --out $(RUN)/real-$$split; \
+	  fi; \
+	done
+	$(BIN)/agentgym report $(RUN)
+
+test: $(STAMP) ## run the tests
+	$(BIN)/python -m pytest $(TESTS)
+
+check: $(STAMP) ## lint, formatting, types, spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/codespell
+
+format: $(STAMP) ## apply formatting and safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## measure speed, write benchmarks/results
+	$(BIN)/python -m benchmarks
+
+clean: ## remove the virtual environment and caches; runs stay
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
