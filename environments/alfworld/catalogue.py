@@ -68,6 +68,7 @@ _CONTAINS: Final = """
     stoveburner: @pans;
     tvstand: tissuebox;
     toiletpaperhanger: toiletpaper;
+    toaster: ;
     toilet: @washing @cleaners @paper candle;
     towelholder: towel;
 """

@@ -66,7 +66,7 @@ class _Builder:
             receptacles=places,
             items=items,
             start="loc_bar_00",
-            can_contain=frozenset((p, o) for p in present for o in CAN_CONTAIN.get(p, ()) if o in held),
+            can_contain=frozenset((p, o) for p in present for o in CAN_CONTAIN[p] if o in held),
             goal=self.goal,
             task=sentence.format(item=self.goal.item, target=self.goal.target),
             name=name,
@@ -177,7 +177,7 @@ class _Builder:
         needed = [goal.item] * goal.count + ([goal.target] if self.light else [])
         table = ROOMS[self.room][1]
         if not knobs.floor:  # only what has a place
-            table = {k: c for k, c in table.items() if k == goal.item or any(k in CAN_CONTAIN[p] for p in by_type)}
+            table = {k: c for k, c in table.items() if k == goal.item or self._has_place(k, by_type)}
         extra = []
         for kind, counts in table.items():
             if kind != goal.item:
@@ -192,6 +192,10 @@ class _Builder:
         total = self.rng.randint(*knobs.objects) - goal.count - len(same)
         return needed + same + fixed + self._fit([k for k in extra if k not in FIXTURES], others, total)
 
+    @staticmethod
+    def _has_place(kind: str, by_type: Mapping[str, list[Receptacle]]) -> bool:
+        return any(p in PLACES[kind] or kind in CAN_CONTAIN[p] for p in by_type)
+
     def _home(self, kind: str, by_type: Mapping[str, list[Receptacle]], needed: bool) -> Receptacle | None:
         """Where an object lies at the start; None: on the floor, out of reach."""
         if needed or kind == self.goal.item:
@@ -199,7 +203,7 @@ class _Builder:
         else:
             weights = {p: w for p, w in PLACES[kind].items() if p in by_type}
         if not weights:
-            weights = {p: 1 for p in by_type if kind in CAN_CONTAIN.get(p, ())}
+            weights = {p: 1 for p in by_type if kind in CAN_CONTAIN[p]}
         if not needed and self.knobs.floor and "floor" in PLACES[kind]:
             weights["floor"] = PLACES[kind]["floor"]
         if not weights:
