@@ -23,23 +23,30 @@ def add_component(episode: Episode, name: str, values: Sequence[float] | Array) 
             f"{episode.where}: component {name!r} has {len(values)} values for {len(episode.turns)} turns"
         )
     for turn, value in zip(episode.turns, values, strict=True):
-        if name in turn.rewards:
+        rewards = turn.rewards
+        if name in rewards:
             raise CreditError(
                 f"{episode.where}, turn {turn.index}: component {name!r} exists already "
-                f"({turn.rewards[name]!r}) and components are never overwritten; give the new one another name"
+                f"({rewards[name]!r}) and components are never overwritten; give the new one another name"
             )
         if not isfinite(value):
             raise CreditError(f"{episode.where}, turn {turn.index}: component {name!r} is {value!r}, must be finite")
-        turn.rewards[name] = float(value)
+        rewards[name] = float(value)
+
+
+def flat_component(episodes: Sequence[Episode], name: str) -> Array:
+    """One component of all turns of all episodes in one array; 0 on turns without it. Refuses NaN and infinity."""
+    values = np.array([turn.rewards.get(name, 0.0) for episode in episodes for turn in episode.turns], np.float64)
+    if not np.isfinite(values).all():
+        at = int(np.flatnonzero(~np.isfinite(values))[0])
+        episode, turn = [(episode, turn) for episode in episodes for turn in episode.turns][at]
+        raise CreditError(f"{episode.where}, turn {turn.index}: component {name!r} is {values[at]}, must be finite")
+    return values
 
 
 def component(episode: Episode, name: str) -> Array:
     """One component of one episode, per turn; 0 on turns without it. Raises CreditError on NaN or infinity."""
-    values = np.array([turn.rewards.get(name, 0.0) for turn in episode.turns], np.float64)
-    if not np.isfinite(values).all():
-        turn = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise CreditError(f"{episode.where}, turn {turn}: component {name!r} is {values[turn]!r}, must be finite")
-    return values
+    return flat_component([episode], name)
 
 
 def turn_rewards(episode: Episode, names: Sequence[str]) -> Array:

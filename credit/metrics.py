@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym.credit.components import CreditError, component
+from agentgym.credit.components import CreditError
 from agentgym.credit.numerics import CONSTANT
 from agentgym.credit.projection import empty_turns
-from agentgym.credit.protocols import Array, Ragged, Values
+from agentgym.credit.protocols import Array, Ragged
+from agentgym.credit.streams import Streams
 from agentgym.types import Group
 
 
@@ -25,13 +26,13 @@ def check_group_ids(groups: Sequence[Group]) -> None:
 
 
 def summarise(
-    groups: Sequence[Group], live: Sequence[Group], values: Values, advantages: Ragged, dead: list[bool]
+    groups: Sequence[Group], live: Sequence[Group], streams: Streams, advantages: Ragged, dead: list[bool]
 ) -> dict[str, float]:
     """Flat floats. A mean, standard deviation or correlation that is not defined is left out."""
     episodes = [episode for group in live for episode in group]
     outcomes = np.array([episode.outcome for episode in episodes], np.float64)
     every = np.concatenate([np.zeros(0), *(turns for group in advantages for turns in group)])
-    spreads = [float(totals.std()) for totals in values.outcome if len(totals) > 1]
+    spreads = [np.std([episode.outcome for episode in group]) for group in live if len(group) > 1]
     out = {
         "credit/dead_groups": _share(dead),
         "credit/singleton_groups": _share([len(group) == 1 for group in live]),
@@ -47,8 +48,8 @@ def summarise(
     if episodes:
         out["credit/outcome_mean"] = float(outcomes.mean())
         out["credit/outcome_std"] = float(outcomes.std())
-    for name in sorted({key for episode in episodes for turn in episode.turns for key in turn.rewards}):
-        out.update(_component(name, np.array([component(episode, name).sum() for episode in episodes]), outcomes))
+    for name in streams.names:
+        out.update(_component(name, streams.per_episode(name), outcomes))
     return out
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agentgym.credit import composition, metrics
-from agentgym.credit.components import CreditError, add_component, component
+from agentgym.credit.components import CreditError, add_component
 from agentgym.credit.protocols import (
     AdvantageEstimator,
     Array,
@@ -26,6 +26,7 @@ from agentgym.credit.protocols import (
 )
 from agentgym.credit.registry import make_estimator, make_rewarder
 from agentgym.credit.rewarders import Outcome
+from agentgym.credit.streams import Streams
 from agentgym.errors import ConfigError
 from agentgym.types import Group
 
@@ -118,30 +119,22 @@ class CreditPipeline:
                 _score(rewarder, live)
             else:
                 _await(rewarder.apply(live, self.services, step))
-        values = self._values(live, critic)
-        estimated = self.estimator.compute(live, values)
-        advantages = _expand(groups, live, estimated)
+        streams = Streams([episode for group in live for episode in group])
+        values = self._values(live, streams, critic)
+        advantages = _expand(groups, live, self.estimator.compute(live, values))
         dead = [not any(turns.any() for turns in group) for group in advantages]
-        return CreditResult(advantages, metrics.summarise(groups, live, values, advantages, dead), dead)
+        return CreditResult(advantages, metrics.summarise(groups, live, streams, advantages, dead), dead)
 
-    def _values(self, live: list[Group], critic: Ragged | None) -> Values:
-        total: Ragged = []
-        dense: Ragged = []
-        outcome: list[Array] = []
-        for group in live:
-            streams = [{name: component(e, name) for name in {*self.paid, Outcome.name}} for e in group]
-            outcome.append(np.array([s[Outcome.name].sum() for s in streams], np.float64))
-            dense.append([self._sum(s, skip=Outcome.name) for s in streams])
-            weight = self.paid.get(Outcome.name, 0.0)
-            total.append([d + weight * s[Outcome.name] for d, s in zip(dense[-1], streams, strict=True)])
-        return Values(total, dense, outcome, critic)
-
-    def _sum(self, streams: dict[str, Array], skip: str) -> Array:
-        out = np.zeros_like(streams[Outcome.name])
-        for name, weight in self.paid.items():
-            if name != skip:
-                out += weight * streams[name]
-        return out
+    def _values(self, live: list[Group], streams: Streams, critic: Ragged | None) -> Values:
+        dense = streams.sum({name: weight for name, weight in self.paid.items() if name != Outcome.name})
+        total = dense + streams.sum({name: weight for name, weight in self.paid.items() if name == Outcome.name})
+        outcome = iter(streams.per_episode(Outcome.name))
+        return Values(
+            streams.split(live, total),
+            streams.split(live, dense),
+            [np.array([next(outcome) for _ in group], np.float64) for group in live],
+            critic,
+        )
 
 
 def _rewarder(spec: Spec) -> Rewarder:

@@ -32,4 +32,4 @@ def project(episode: Episode, advantages: Array) -> list[FloatArray]:
 
 def empty_turns(episode: Episode) -> int:
     """Turns without a sampled token, in an episode that has token rows (text-only policies have none at all)."""
-    return sum(turn.row < 0 or turn.end == turn.start for turn in episode.turns) if episode.rows else 0
+    return len([turn for turn in episode.turns if turn.row < 0 or turn.end == turn.start]) if episode.rows else 0
