@@ -22,7 +22,7 @@ def project(episode: Episode, advantages: Array) -> list[FloatArray]:
         raise CreditError(f"{episode.where}: {values.shape} advantages for {len(episode.turns)} turns")
     if not np.isfinite(values).all():
         turn = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise CreditError(f"{episode.where}, turn {turn}: advantage is {values[turn]!r}, must be finite")
+        raise CreditError(f"{episode.where}, turn {turn}: advantage is {values[turn]}, must be finite")
     with_zero = np.append(values, 0.0).astype(np.float32)  # row.turns is -1 on unsampled tokens: the zero at the end
     for row in episode.rows:
         if len(row) and int(row.turns.max()) >= len(values):

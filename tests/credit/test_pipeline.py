@@ -1,0 +1,249 @@
+"""The pipeline, the registry, the composition rules and the properties that hold for every estimator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import agentgym
+from agentgym.config.recipe import Recipe
+from agentgym.credit import CreditError, CreditPipeline, add_component, assign, components, project, turn_rewards
+from agentgym.credit.composition import RULES
+from agentgym.credit.grpo import GRPO
+from agentgym.credit.protocols import Services
+from agentgym.credit.registry import ESTIMATORS, REWARDERS, make_estimator, make_rewarder
+from agentgym.errors import AgentGymError, ConfigError, UnknownNameError
+from agentgym.types import Episode, Group, Task
+
+MakeGroup = Callable[..., Group]
+
+
+class Bonus:
+    """A turn rewarder of a user: 1 on every turn."""
+
+    name = "bonus"
+
+    def reset(self, task: Task) -> None:
+        pass
+
+    def score(self, record: Episode, turn: int) -> float:
+        return 1.0
+
+
+class Doubler:
+    """A trajectory rewarder that replaces what is paid of ``bonus`` by twice as much."""
+
+    name = "doubler"
+    stage = "shape"
+    requires: frozenset[str] = frozenset()
+
+    def plan(self, paid: dict[str, float]) -> dict[str, float]:
+        return {("doubled:bonus" if name == "bonus" else name): weight for name, weight in paid.items()}
+
+    async def apply(self, groups: list[Group], svc: Services, step: int) -> None:
+        await asyncio.sleep(0)
+        for group in groups:
+            for episode in group:
+                add_component(episode, "doubled:bonus", 2 * turn_rewards(episode, ["bonus"]))
+
+
+class NeedsScorer(Doubler):
+    requires = frozenset({"scorer"})
+
+
+class Redistributes(Bonus):
+    name = "redistributed"
+    traits = frozenset({"redistributes_outcome"})
+
+
+class Telescopes(Bonus):
+    traits = frozenset({"telescoping"})
+
+
+def test_the_public_name_works_and_leaves_episodes_alone(group: MakeGroup) -> None:
+    made = group([1, 0])
+    made.episodes[0].turns[0].rewards["mine"] = 3.0
+    first = agentgym.credit.assign([made], ["invalid_penalty"], estimator="rloo")
+    second = agentgym.credit.assign([made], ["invalid_penalty"], estimator="rloo")
+    np.testing.assert_array_equal(first[0][0], second[0][0])
+    assert made.episodes[0].turns[0].rewards == {"mine": 3.0}
+    CreditPipeline().run([made])  # a recorded outcome is computed anew
+    np.testing.assert_array_equal(assign([made], estimator="rloo")[0][0], first[0][0])
+
+
+def test_trajectory_rewarders_add_and_replace_in_order(group: MakeGroup) -> None:
+    made = group([1, 0], [2, 3])
+    pipeline = CreditPipeline([Doubler(), Bonus()], "discounted_return", {"gamma": 1.0, "baseline": "none"})
+    assert pipeline.paid == {"outcome": 1.0, "doubled:bonus": 1.0}
+    (advantages,) = pipeline.run([made]).advantages
+    np.testing.assert_allclose(advantages[0], [2 + 2 + 1, 2 + 1])
+    assert sorted(components([made])) == ["bonus", "doubled:bonus", "outcome"]
+
+
+def test_the_pipeline_runs_inside_a_running_event_loop(group: MakeGroup) -> None:
+    async def inside() -> list[list[np.ndarray]]:
+        return CreditPipeline([Bonus(), Doubler()]).run([group([1, 0])]).advantages
+
+    assert len(asyncio.run(inside())) == 1
+
+
+def test_a_missing_service_is_named_at_start() -> None:
+    with pytest.raises(ConfigError, match="'doubler' needs scorer"):
+        CreditPipeline([Bonus(), NeedsScorer()])
+    CreditPipeline([Bonus(), NeedsScorer()], services=Services({"scorer": object()}))
+
+
+def test_a_redistributed_outcome_is_recorded_but_not_paid(group: MakeGroup) -> None:
+    pipeline = CreditPipeline([Redistributes()], "rloo")
+    assert pipeline.paid == {"redistributed": 1.0}
+    made = group([1, 0])
+    (advantages,) = pipeline.run([made]).advantages
+    assert [a.tolist() for a in advantages] == [[1, 1], [-1, -1]]  # the contrast is still the outcome's
+    assert "outcome" in components([made])
+    with pytest.raises(ConfigError, match="pays it twice"):
+        CreditPipeline([Redistributes(), "outcome"], "rloo")
+
+
+def test_composition_rules_reject_what_cancels() -> None:
+    with pytest.raises(ConfigError, match="has no effect"):
+        CreditPipeline([Telescopes()], "grpo")
+    with pytest.raises(ConfigError, match="has no effect"):
+        CreditPipeline([Telescopes()], "rloo", {"dense": "sum"})
+    CreditPipeline([Telescopes()], "rloo")
+    with pytest.warns(UserWarning, match="nothing teaches the policy to submit"):
+        CreditPipeline(facts=["gate", "truncation_masking"])
+    assert all(rule.reason and rule.when for rule in RULES)
+
+
+def test_recipes_and_their_short_forms() -> None:
+    pipeline = CreditPipeline.from_recipe(
+        Recipe.model_validate(
+            {"rl": {"invalid_penalty": 0.1, "success_reward": 10}, "estimator": {"name": "rloo", "options": {}}}
+        )
+    )
+    assert pipeline.paid == {"outcome": 1.0, "invalid_penalty": 1.0}
+    both = Recipe.model_validate({"rl": {"invalid_penalty": 0.1}, "credit": ["invalid_penalty"]})
+    with pytest.raises(ConfigError, match="keep one"):
+        CreditPipeline.from_recipe(both)
+
+
+def test_success_reward_pays_success_not_score(group: MakeGroup) -> None:
+    made = group([1, 0.7])
+    CreditPipeline([{"outcome": {"success_reward": 10}}]).run([made])
+    assert [turn_rewards(e, ["outcome"]).sum() for e in made] == [10, 0]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: make_rewarder("outcom", {}), "Did you mean 'outcome'"),
+        (lambda: make_estimator("gpro", {}), "Did you mean 'grpo'"),
+        (lambda: make_estimator("outcome", {}), "is of the kind credit module"),
+        (lambda: make_estimator("grpo", {"sdt": "none"}), "Did you mean 'std'"),
+        (lambda: make_estimator("grpo", {"std": "median"}), "must be one of population, sample, none"),
+        (lambda: make_estimator("discounted_return", {"gamma": 2}), "gamma must be in"),
+        (lambda: make_rewarder("no_such_module:X", {}), "there is no module"),
+        (lambda: make_rewarder("agentgym.credit.grpo:GRPO", {}), "has neither reset/score"),
+        (lambda: make_rewarder("agentgym.credit.grpo:GPRO", {}), "Did you mean 'GRPO'"),
+        (lambda: CreditPipeline(["outcome", "outcome"]), "twice"),
+        (lambda: CreditPipeline([{"outcome": {}, "bonus": {}}]), "a credit entry is a name or"),
+        (lambda: CreditPipeline(estimator=GRPO(), options={"std": "none"}), "go with an estimator's name"),
+    ],
+)
+def test_mistakes_are_named(call: Callable[[], object], message: str) -> None:
+    with pytest.raises((ConfigError, UnknownNameError, AgentGymError), match=message):
+        call()
+
+
+def test_every_built_in_name_loads() -> None:
+    for name in REWARDERS:
+        assert make_rewarder(name, {})
+    for name in ESTIMATORS:
+        assert make_estimator(name, {})
+    assert make_estimator("agentgym.credit.grpo:GRPO", {"std": "none"})
+
+
+def test_an_installed_package_can_add_an_estimator(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Point:
+        name = "mine"
+
+        def load(self) -> type:
+            return GRPO
+
+    monkeypatch.setattr("agentgym.credit.registry.entry_points", lambda group: [Point()])
+    assert isinstance(make_estimator("mine", {"std": "none"}), GRPO)
+
+
+def test_nan_rewards_are_named(group: MakeGroup) -> None:
+    made = group([1, 0], [2, 3], name="pick up the mug")
+    made.episodes[1].turns[2].rewards["judge"] = float("nan")
+    with pytest.raises(CreditError, match=r"fake task 'pick up the mug' episode 1, turn 2: component 'judge' is nan"):
+        CreditPipeline().run([made])
+
+
+def test_projection_refuses_what_does_not_fit(group: MakeGroup) -> None:
+    episode = group([1], [3]).episodes[0]
+    with pytest.raises(CreditError, match=r"\(2,\) advantages for 3 turns"):
+        project(episode, np.zeros(2))
+    with pytest.raises(CreditError, match="turn 1: advantage is nan"):
+        project(episode, np.array([0, np.nan, 0]))
+    assert project(Episode(episode.task, 0, 0, [], "aborted"), np.zeros(0)) == []  # type: ignore[arg-type]
+
+
+def test_absent_components_are_not_zero(group: MakeGroup) -> None:
+    made = group([1], [2])
+    made.episodes[0].turns[0].rewards["judge"] = 0.0
+    assert np.isnan(components([made])["judge"][0][0]).tolist() == [False, True]
+    with pytest.raises(UnknownNameError, match="Did you mean 'judge'"):
+        turn_rewards(made.episodes[0], ["judg"])
+
+
+def test_episodes_without_turns_count_as_failures_to_score(group: MakeGroup) -> None:
+    (advantages,) = assign([group([1, 0, 0], [2, 0, 2])], estimator="rloo")
+    assert len(advantages[1]) == 0
+    assert advantages[0][0] == 1.0
+    for estimator in ESTIMATORS:
+        for weighting in ("trajectory", "turn"):
+            assign([group([1, 0, 0], [2, 0, 0])], estimator=estimator, group_weighting=weighting)
+            assign([group([0, 0, 0], [0, 0, 0])], estimator=estimator, group_weighting=weighting)
+
+
+def test_no_groups_is_no_work() -> None:
+    result = CreditPipeline().run([])
+    assert result.advantages == []
+    assert result.metrics["credit/dead_groups"] == 0
+
+
+@given(
+    episodes=st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 6)), min_size=1, max_size=6),
+    estimator=st.sampled_from(sorted(ESTIMATORS)),
+    weighting=st.sampled_from(["trajectory", "turn"]),
+)
+def test_advantages_are_finite_aligned_and_projected_to_sampled_tokens_only(
+    group: MakeGroup, episodes: list[tuple[float, int]], estimator: str, weighting: str
+) -> None:
+    made = group([r for r, _ in episodes], [n for _, n in episodes], invalid=[1])
+    (advantages,) = assign([made], ["invalid_penalty"], estimator=estimator, group_weighting=weighting)
+    for episode, a in zip(made, advantages, strict=True):
+        assert np.isfinite(a).all()
+        for row, placed in zip(episode.rows, project(episode, a), strict=True):
+            assert not placed[~row.mask].any()
+            np.testing.assert_array_equal(placed[row.mask], a.astype(np.float32)[row.turns[row.mask]])
+
+
+@given(st.lists(st.floats(-10, 10), min_size=2, max_size=8), st.floats(-5, 5))
+def test_a_shift_of_all_outcomes_changes_no_contrast(group: MakeGroup, outcomes: list[float], shift: float) -> None:
+    for estimator in ("grpo", "rloo"):
+        (a,) = assign([group(outcomes)], estimator=estimator, **({"std": "none"} if estimator == "grpo" else {}))
+        (b,) = assign(
+            [group([r + shift for r in outcomes])],
+            estimator=estimator,
+            **({"std": "none"} if estimator == "grpo" else {}),
+        )
+        np.testing.assert_allclose(np.concatenate(a), np.concatenate(b), atol=1e-7)
+        assert abs(sum(x[0] for x in a)) < 1e-7
