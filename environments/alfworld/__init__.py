@@ -1,1 +1,5 @@
-"""ALFWorld's text games in plain Python, exact against the real TextWorld. The class is in :mod:`.env`."""
+"""ALFWorld's text games in plain Python, exact against the real TextWorld."""
+
+from agentgym.environments.alfworld.env import ALFWorld
+
+__all__ = ["ALFWorld"]

@@ -100,8 +100,8 @@ def _find(split: str, root: str | None) -> Path:
                 return candidate
     looked = f"looked in {' and '.join(map(str, folders))}" if folders else "AGENTGYM_DATA is not set"
     raise DataError(
-        f"no ALFWorld data for split {split!r}: {looked}. Set AGENTGYM_DATA to a folder with alfworld/{split}.jsonl.xz, "
-        f"or with the official alfworld/json_2.1.1/{split}/<task>/<trial>/game.tw-pddl (alfworld-download gets it). "
+        f"no ALFWorld data for split {split!r}: {looked}. Set AGENTGYM_DATA to a folder with "
+        f"alfworld/{split}.jsonl.xz, or with the official alfworld/json_2.1.1/{split}/<task>/<trial>/game.tw-pddl (alfworld-download gets it). "
         "The split 'generated' needs no data."
     )
 
@@ -138,7 +138,7 @@ def _pack_rows(path: Path) -> Iterator[tuple[str, Any]]:
     line = 0
     try:
         with lzma.open(path, "rt", encoding="utf-8") as file:
-            for line, text in enumerate(file, 1):  # noqa: B007 - the handlers below say how far reading came
+            for line, text in enumerate(file, 1):
                 if text.strip():
                     yield f"{path}, line {line}", json.loads(text)
     except (lzma.LZMAError, EOFError) as error:

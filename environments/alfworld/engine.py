@@ -45,8 +45,9 @@ HELP_TEXT: Final = _help_text()
 
 
 class Game:
-    """A game in progress. ``won`` is the goal's truth right now; ``last`` the op of the last command, None if it was refused.
+    """A game in progress. ``won`` is the goal's truth right now.
 
+    ``last`` is the op of the last command, None if it was refused.
     State: ``location``, ``holding`` (object or -1), ``opened`` (bit per receptacle), ``contents`` (objects per
     receptacle, ascending), ``flags`` (bits per object), ``at`` (locations per object) and ``removed`` (pairs of object
     and receptacle whose ``inReceptacle`` fact has been made false, which ``look`` reads).
@@ -148,9 +149,8 @@ class Game:
             )
         for place in world.goal_places:
             good = world.goal_items.intersection(contents[place])
-            if world.goal_bit:
-                good = {item for item in good if self.flags[item] & world.goal_bit}
-            if len(good) >= world.goal_count:
+            bit = world.goal_bit
+            if (sum(bool(self.flags[k] & bit) for k in good) if bit else len(good)) >= world.goal_count:
                 return True
         return False
 

@@ -11,7 +11,8 @@ from typing import Final
 from agentgym.environments.alfworld.problem import Problem, number_names
 
 # op codes: what a command does
-(LOOK, INVENTORY, HELP, EXAMINE_PLACE, EXAMINE_ITEM, GO, OPEN, CLOSE, TAKE, MOVE, CLEAN, HEAT, COOL, USE, SLICE) = range(15)
+LOOK, INVENTORY, HELP, EXAMINE_PLACE, EXAMINE_ITEM, GO, OPEN, CLOSE, TAKE, MOVE = range(10)
+CLEAN, HEAT, COOL, USE, SLICE = range(10, 15)
 
 #: (code, first argument, second argument); -1 where there is none
 Op = tuple[int, int, int]
@@ -26,7 +27,7 @@ STATE_BITS: Final = {
     "sliced": SLICED_BIT,
 }
 
-#: ``move``: alfworld 0.4 and its games. ``put``: 0.3, which says "put X in/on Y", "You arrive at loc 3." and has no help
+#: ``move``: alfworld 0.4 and its games; ``put``: 0.3 ("put X in/on Y", "You arrive at loc 3.", no help command)
 WORDINGS: Final = ("move", "put")
 
 _NEEDED_ABILITY: Final = {"clean": "cleanable", "hot": "heatable", "cool": "coolable", "": ""}
