@@ -1,7 +1,7 @@
 """What exists in ALFWorld's households and how tasks about it are worded.
 
 All names are lower case without ``type``, as in :mod:`~agentgym.environments.alfworld.problem`. The relations are facts
-about the official games (json_2.1.3 generation, 3,553 training games): an ability belongs to a type or does not, and
+about the official games (json_2.1.3 generation, all 4,027): an ability belongs to a type or does not, and
 ``canContain`` is one fixed relation of which a game states the pairs whose types it has; tests/environments/alfworld
 compare both with the official games where those are at hand.
 """
@@ -58,7 +58,7 @@ _CONTAINS: Final = """
     laundryhamper: cloth;
     microwave: @food @dishes glassbottle -lettuce;
     ottoman: @pocket @reading box pillow remotecontrol;
-    safe: @pocket @ornaments cd;
+    safe: @pocket @ornaments cd watch;
     shelf: @dishes @pans @shakers @bottles @pocket @writing @reading @washing @cleaners @paper @ornaments
         alarmclock box candle cd remotecontrol watch wateringcan -laptop -pan;
     sidetable: @food @cutlery @dishes @pans @shakers @pocket @writing @reading @washing @cleaners @paper

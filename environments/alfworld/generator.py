@@ -199,33 +199,24 @@ class _Builder:
     def _home(self, kind: str, by_type: Mapping[str, list[Receptacle]], needed: bool) -> Receptacle | None:
         """Where an object lies at the start; None: on the floor, out of reach."""
         if needed or kind == self.goal.item:
-            weights = self._target_homes(kind, by_type)
+            weights = {p: w for p, w in self._homes(kind).items() if p in by_type}
         else:
             weights = {p: w for p, w in PLACES[kind].items() if p in by_type}
         if not weights:
             weights = {p: 1 for p in by_type if kind in CAN_CONTAIN[p]}
+        places = by_type
+        if self.knobs.hidden is not None and kind == self.goal.item:
+            hide = self.rng.random() < self.knobs.hidden
+            fitting = {p: [place for place in by_type[p] if place.openable == hide] for p in weights}
+            if any(fitting.values()):
+                weights = {p: w for p, w in weights.items() if fitting[p]}
+                places = fitting
         if not needed and self.knobs.floor and "floor" in PLACES[kind]:
             weights["floor"] = PLACES[kind]["floor"]
         if not weights:
             return None
         chosen = _draw(self.rng, weights)
-        if chosen == "floor":
-            return None
-        choices = by_type[chosen]
-        if self.knobs.hidden is not None and kind == self.goal.item:
-            closed = chosen in OPENABLE
-            choices = [p for p in choices if p.openable == closed] or choices
-        return self.rng.choice(choices)
-
-    def _target_homes(self, kind: str, by_type: Mapping[str, list[Receptacle]]) -> dict[str, int]:
-        """As :meth:`_homes` for what is there, in closed places only as often as the knob says."""
-        weights = {p: w for p, w in self._homes(kind).items() if p in by_type}
-        if self.knobs.hidden is None or kind != self.goal.item:
-            return weights
-        closed = {p: w for p, w in weights.items() if any(place.openable for place in by_type[p])}
-        visible = {p: w for p, w in weights.items() if any(not place.openable for place in by_type[p])}
-        hide = self.rng.random() < self.knobs.hidden
-        return (closed if hide else visible) or weights
+        return None if chosen == "floor" else self.rng.choice(places[chosen])
 
     def _item(self, key: str, kind: str, home: Receptacle | None) -> Item:
         able = ABILITIES_OF[kind]

@@ -78,7 +78,7 @@ _ROOMS: Final = {
     ),
     "studio": (
         """
-        cabinet 0111111222; coffeemachine 0000000001; countertop 1111111112; desk 0000011111; drawer 0011111122;
+        cabinet 0111111222; countertop 1111111112; desk 0000011111; drawer 0011111122;
         fridge 0001111111; garbagecan 0000000111; microwave 0001111111; shelf 0000001111; sidetable 0000011111;
         sinkbasin 0001111111;
         """,
