@@ -49,6 +49,8 @@ class ActionFormat:
                 raise ValueError(f"ActionFormat.{name} must be a plain word, got {tag!r}")
         if self.require_think and not self.think_tag:
             raise ValueError("ActionFormat.require_think needs a think_tag")
+        if self.tail < 0 or self.max_action < 1:
+            raise ValueError(f"ActionFormat: tail >= 0 and max_action >= 1, got {self.tail} and {self.max_action}")
         if self.on_invalid not in ("send", "stop", "feedback"):
             raise ValueError(f"ActionFormat.on_invalid must be send, stop or feedback, got {self.on_invalid!r}")
 
@@ -82,8 +84,11 @@ class ActionFormat:
             problem = f"the action has {len(action)} characters, at most {self.max_action} are accepted"
         if not problem:
             return ParsedAction(action, True, thought)
-        fallback = action[: self.max_action] if action else rest.strip()[-self.tail :]
+        fallback = action[: self.max_action] if action else self._last_characters(rest)
         return ParsedAction(fallback if self.on_invalid == "send" else None, False, thought, problem)
+
+    def _last_characters(self, text: str) -> str:
+        return text.strip()[-self.tail :] if self.tail else ""
 
     def _split_thought(self, response: str) -> tuple[str, str, str]:
         if not self.think_tag:
@@ -106,6 +111,6 @@ class ActionFormat:
         if end < 0:
             return "", f"<{self.action_tag}> is never closed"
         action = text[start + len(opening) : end].strip()
-        if text.find(opening, end) >= 0:
+        if text.find(opening, start + len(opening)) >= 0:
             return action, f"more than one <{self.action_tag}>"
         return action, ""

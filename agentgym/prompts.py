@@ -81,7 +81,7 @@ class PromptLayout:
         parts: list[str] = []
         if self.show_task and turns:
             parts.append(self._cut(turns[0].observation))
-        for turn in turns[len(turns) - self.history :] if self.history else ():
+        for turn in turns[-self.history :] if self.history else ():
             shown = turn.action if turn.action is not None else ""
             prefix = "" if self.show_task and turn.index == 0 else self._cut(turn.observation) + "\n"
             parts.append(f"{prefix}> {shown}")

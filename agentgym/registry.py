@@ -51,6 +51,8 @@ def environment_class(name: str) -> type[Environment]:
 
 def _load(path: str) -> type[Environment]:
     module_name, _, class_name = path.partition(":")
+    if not class_name or not all(part.isidentifier() for part in module_name.split(".")):
+        raise unknown("environment", path, names(), "Run 'agentgym envs' for all, or give module:Class.")
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

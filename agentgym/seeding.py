@@ -6,14 +6,19 @@ A child seed is a hash of its parents, so it does not depend on the order in whi
 from __future__ import annotations
 
 import hashlib
+import operator
 import random
 
 import numpy as np
 
 
 def derive_seed(*parts: int | str) -> int:
-    """A 63-bit seed from any path of integers and strings; the same on every machine and Python."""
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    """A 63-bit seed from any path of integers and strings; the same on every machine and Python.
+
+    A NumPy integer counts as its value, a string enumeration's member as its text.
+    """
+    plain = tuple(str(part) if isinstance(part, str) else operator.index(part) for part in parts)
+    digest = hashlib.blake2b(repr(plain).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 

@@ -88,9 +88,10 @@ class TaskSet(Sequence[Task]):
         self.name = name
         seen: dict[str, Task] = {}
         for task in self._tasks:
-            other = seen.setdefault(task.id, task)
-            if other is not task:
+            if task.id in seen:
+                other = seen[task.id]
                 raise ValueError(f"task set {name!r} holds id {task.id} twice: {other.name!r} and {task.name!r}")
+            seen[task.id] = task
 
     def __len__(self) -> int:
         return len(self._tasks)

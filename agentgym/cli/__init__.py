@@ -83,6 +83,8 @@ def run(args: list[str]) -> int:
     end = args.index("--") if "--" in args else len(args)
     debug = "--debug" in args[:end]
     args = [arg for i, arg in enumerate(args) if i >= end or arg != "--debug"]
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # so that module:Class finds the user's own file
     try:
         result: Any = cli.main(args, prog_name="agentgym", standalone_mode=False)
         return result if isinstance(result, int) else 0

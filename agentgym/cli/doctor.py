@@ -29,7 +29,7 @@ class Finding:
 @click.command(short_help="Check this machine, with the line that fixes each finding.")
 @json_option
 def doctor(as_json: bool) -> int:
-    """Check Python, torch, threads, GPU, optional packages, data and disk. Exit code 1 if something needed is missing."""
+    """Check Python, packages, GPU, threads, data and disk. Exit code 1 where something needed is missing."""
     findings = [
         _python(),
         *_packages(),
@@ -51,9 +51,7 @@ def doctor(as_json: bool) -> int:
 
 def _python() -> Finding:
     seen = f"{platform.python_version()} ({sys.executable})"
-    if sys.version_info >= (3, 11):
-        return Finding("python", "ok", seen)
-    return Finding("python", "bad", seen, "install Python 3.11 or newer and make a new virtual environment")
+    return Finding("python", "ok", seen)  # pip refuses older ones
 
 
 #: package -> (needed, what for, the line that installs it)

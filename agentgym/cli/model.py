@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from agentgym.cli.common import environment_options, pairs
+from agentgym.cli.common import pairs
 from agentgym.errors import ConfigError
 
 
@@ -23,7 +23,7 @@ def new() -> None:
 @new.command(short_help="A small Llama-style model from scratch.")
 @click.option("--env", default="alfworld", show_default=True, help="Environment whose text the tokenizer learns.")
 @click.option("--split", help="Split whose text is read [default: the environment's first].")
-@environment_options
+@click.option("--env-option", "env_options", multiple=True, metavar="KEY=VALUE", help="Option of the environment.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--hidden-size", type=click.IntRange(8), default=64, show_default=True)
@@ -36,7 +36,6 @@ def tiny(
     env: str,
     split: str | None,
     env_options: tuple[str, ...],
-    task_options: tuple[str, ...],
     out: Path,
     seed: int,
     **shape: int | str,
@@ -46,13 +45,12 @@ def tiny(
         raise ConfigError(f"{out} exists and is not an empty folder; choose another --out")
     from agentgym.config.recipe import TinyModelSection
     from agentgym.policies.tiny import environment_texts, make_tiny
-    from agentgym.registry import make
+    from agentgym.registry import environment_class
 
     size, heads = shape["hidden_size"], shape["heads"]
     if int(size) % int(heads):
         raise ConfigError(f"--hidden-size {size} is not a multiple of --heads {heads}")
-    world = make(env, **pairs(env_options, "--env-option"))
-    tasks = world.tasks(split or world.spec.splits[0], **pairs(task_options, "--task-option"))
-    texts = environment_texts(world, tasks)
+    splits = (split or environment_class(env).spec.splits[0],)
+    texts = environment_texts(env, pairs(env_options, "--env-option"), splits, seed=seed)
     make_tiny(out, texts, TinyModelSection.model_validate(shape), seed)
     click.echo(f"wrote {out}")

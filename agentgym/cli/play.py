@@ -31,10 +31,8 @@ def play(
     try:
         chosen = split or world.spec.splits[0]
         tasks = call(world.tasks, {"split": chosen, **pairs(task_options, "--task-option")}, f"split {chosen!r}")
-        if task_key.isdecimal() and int(task_key) < len(tasks):
-            task = tasks[int(task_key)]
-        else:
-            task = tasks.find(task_key)
+        by_position = task_key.isdecimal() and int(task_key) < len(tasks)
+        task = tasks[int(task_key)] if by_position else tasks.find(task_key)
         click.echo(f"{task.name}  ({len(tasks)} tasks in {chosen})\n{HELP}\n")
         Game(world, world.reset(task)).loop()
     finally:

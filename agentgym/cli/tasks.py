@@ -43,21 +43,22 @@ def tasks(
 
 @click.command(short_help="Write generated ALFWorld games to a folder.")
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--split", default="generated", show_default=True, help="generated, generated_valid or generated_test.")
 @click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="How many games.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first game.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the list of games.")
 @click.option("--preset", default="full", show_default=True, help="tiny, small or full.")
 @click.option("--knob", "knobs", multiple=True, metavar="KEY=VALUE", help="Difficulty, e.g. objects=[3,6].")
-def generate(out: Path, count: int, seed: int, preset: str, knobs: tuple[str, ...]) -> None:
-    """Write COUNT generated games under OUT, each as NAME/game.tw-pddl, which the real ALFWorld loads too.
+def generate(out: Path, split: str, count: int, seed: int, preset: str, knobs: tuple[str, ...]) -> None:
+    """Write generated games as OUT/TASK/TRIAL/game.tw-pddl, which the real ALFWorld loads too.
 
-    Game i has seed SEED + i and is the same on every machine.
+    The same SPLIT, SEED and difficulty give the same games on every machine; the splits share none.
     """
-    from agentgym.environments.alfworld.generator import build, make_knobs
+    from agentgym.environments.alfworld.generated import generated_problem, generated_tasks
     from agentgym.environments.alfworld.pddl import write_game
 
-    made = make_knobs(preset, pairs(knobs, "--knob"))
     if out.is_dir() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty; choose another folder")
-    for number in range(seed, seed + count):
-        write_game(build(number, made), out / f"{preset}-{number}")
+    made = generated_tasks(split, n=count, seed=seed, preset=preset, **pairs(knobs, "--knob"))
+    for task in made:
+        write_game(generated_problem(task), out / task.name)
     click.echo(f"wrote {count} games to {out}")
