@@ -165,21 +165,22 @@ class CheckpointStore:
         for leftover in self.root.glob(".*-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         loose = sorted(
-            (c for c in self._complete([], digests=False) if not c.state["pinned"] and c.folder != newest),
+            (c for c in self._complete([]) if not c.state["pinned"] and c.folder != newest),
             key=lambda c: c.state["order"],
             reverse=True,
         )
         for old in loose[self.keep - 1 :]:
             shutil.rmtree(old.folder)
 
-    def _complete(self, notes: list[str], digests: bool = True) -> list[Checkpoint]:
+    def _complete(self, notes: list[str]) -> list[Checkpoint]:
+        """Checkpoints whose files are all there, in their sizes."""
         found = []
         for folder in sorted(self.root.glob("*")) if self.root.is_dir() else []:
             if folder.name.startswith("."):
                 continue
-            problem = torn(folder, digests)
+            problem = torn(folder, digests=False)
             if problem:
-                notes.append(f"checkpoint {folder.name} is incomplete ({problem}) and is ignored")
+                notes.append(_ignored(folder, problem))
             else:
                 found.append(read(folder))
         return found
@@ -187,8 +188,16 @@ class CheckpointStore:
     def newest(self) -> tuple[Checkpoint | None, list[str]]:
         """The most advanced complete checkpoint, and notes about those that were ignored."""
         notes: list[str] = []
-        found = self._complete(notes)
-        return max(found, key=lambda c: c.state["order"], default=None), notes
+        for candidate in sorted(self._complete(notes), key=lambda c: c.state["order"], reverse=True):
+            problem = torn(candidate.folder, digests=True)
+            if not problem:
+                return candidate, notes
+            notes.append(_ignored(candidate.folder, problem))
+        return None, notes
+
+
+def _ignored(folder: Path, problem: str) -> str:
+    return f"checkpoint {folder.name} is incomplete ({problem}) and is ignored"
 
 
 def _holds(path: Path, weights: Mapping[str, torch.Tensor]) -> bool:

@@ -55,7 +55,7 @@ def score_logits(logits: torch.Tensor, targets: torch.Tensor, temperature: float
         z = z / temperature
     logp = torch.log_softmax(z, dim=-1)
     chosen = logp.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    entropy = -(logp.exp() * logp).nan_to_num(0.0).sum(-1)
+    entropy = -(logp.exp() * logp.clamp_min(-1e4)).sum(-1)  # clamped: 0 * -inf is NaN
     return Scores(chosen, entropy, logits.argmax(-1) == targets)
 
 

@@ -1,0 +1,144 @@
+"""One training step's data: tasks, rollouts, credit, and the token rows that come out of them.
+
+Failed episodes (env_error, aborted) make no rows and are counted; groups without contrast are dropped and counted,
+and may be replaced by freshly drawn tasks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from agentgym.config.recipe import RLSection
+from agentgym.credit import CreditPipeline, project
+from agentgym.seeding import derive_seed, numpy_rng
+from agentgym.trainers.local.batch import TrainRow
+from agentgym.types import Episode, Group, Task, TaskSet, Termination
+
+
+class Engine(Protocol):
+    """What is used of :class:`agentgym.rollouts.RolloutEngine`."""
+
+    def run_sync(self, tasks: Sequence[Task], n: int, seed: int, **options: Any) -> list[Group]:
+        """Groups of ``n`` episodes, one a task, in order."""
+        ...
+
+
+@dataclass(slots=True)
+class StepData:
+    """``rows`` to train on, the ``groups`` they come from, and ``metrics``."""
+
+    rows: list[TrainRow]
+    groups: list[Group]
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+def draw_tasks(tasks: TaskSet, count: int, *seed: int | str) -> list[list[Task]]:
+    """``count`` tasks by a seeded stream, without replacement; in passes of distinct tasks where there are fewer."""
+    rng = numpy_rng(*seed)
+    passes: list[list[Task]] = []
+    while count > 0:
+        chosen = rng.permutation(len(tasks))[:count]
+        passes.append([tasks[int(i)] for i in chosen])
+        count -= len(chosen)
+    return passes
+
+
+class Collector:
+    """Makes the data of each step from the recipe's seed and the step number alone."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tasks: TaskSet,
+        credit: CreditPipeline,
+        settings: RLSection,
+        seed: int,
+        on_episode: Callable[[Episode], None] | None = None,
+    ) -> None:
+        self.engine, self.tasks, self.credit, self.settings = engine, tasks, credit, settings
+        self.seed, self.on_episode = seed, on_episode
+
+    def collect(self, step: int) -> StepData:
+        """Roll out ``groups`` x ``group_size`` episodes, assign credit, and project it to tokens."""
+        settings = self.settings
+        data = StepData([], [])
+        dead = 0
+        wanted = settings.groups
+        started = time.perf_counter()
+        spent_credit = 0.0
+        for attempt in range(1 + settings.resample):
+            groups = self._roll_out(step, attempt, wanted)
+            began = time.perf_counter()
+            result = self.credit.run(groups, step=step)
+            spent_credit += time.perf_counter() - began
+            for group, advantages, is_dead in zip(groups, result.advantages, result.dead, strict=True):
+                dead += is_dead
+                wanted -= not is_dead
+                if not (is_dead and settings.drop_dead_groups):
+                    data.rows.extend(self._rows(group, advantages))
+            data.groups.extend(groups)
+            data.metrics |= result.metrics  # of the last draw; the episode metrics below cover all
+            if wanted <= 0 or not settings.drop_dead_groups:
+                break
+        data.metrics |= episode_metrics([e for g in data.groups for e in g])
+        data.metrics |= {
+            "train/groups": float(len(data.groups)),
+            "train/dead_groups": float(dead),
+            "time/rollout": time.perf_counter() - started - spent_credit,
+            "time/credit": spent_credit,
+        }
+        return data
+
+    def _roll_out(self, step: int, attempt: int, count: int) -> list[Group]:
+        groups: list[Group] = []
+        for turn, tasks in enumerate(draw_tasks(self.tasks, count, self.seed, "tasks", step, attempt)):
+            seed = derive_seed(self.seed, "rollout", step, attempt, turn)
+            groups += self.engine.run_sync(tasks, n=self.settings.group_size, seed=seed, on_episode=self.on_episode)
+        return groups
+
+    def _rows(self, group: Group, advantages: Sequence[Any]) -> list[TrainRow]:
+        clip = self.settings.advantage_clip
+        rows: list[TrainRow] = []
+        for episode, values in zip(group, advantages, strict=True):
+            if episode.termination.is_failure:
+                continue
+            bounded = np.clip(values, -clip, clip) if clip else values
+            for row, array in zip(episode.rows, project(episode, bounded), strict=True):
+                if row.mask.any():
+                    rows.append(TrainRow(row, array, name=episode.where))
+        return rows
+
+
+def episode_metrics(episodes: Sequence[Episode], prefix: str = "train") -> dict[str, float]:
+    """Means over episodes. Success and outcome count every episode, failed ones too; the rest those that ran."""
+    count = max(1, len(episodes))
+    ran = [e for e in episodes if not e.termination.is_failure]
+    turns = [t for e in ran for t in e.turns]
+    ends = Counter(e.termination for e in episodes)
+    out = {
+        "success": sum(e.success for e in episodes) / count,
+        "outcome": sum(e.outcome for e in episodes) / count,
+        "episodes": float(len(episodes)),
+        "errors": float(ends[Termination.ENV_ERROR] + ends[Termination.ABORTED]),
+        "turns": len(turns) / max(1, len(ran)),
+        "tokens": float(sum(len(row) for e in ran for row in e.rows)),
+        "sampled_tokens": float(sum(e.sampled_tokens for e in ran)),
+        "invalid_rate": sum(not t.valid for t in turns) / max(1, len(turns)),
+        "refused_rate": sum(not t.grounded for t in turns) / max(1, len(turns)),
+        "repeat_rate": sum(_repeats(e) for e in ran) / max(1, len(turns)),
+    }
+    for end in Termination:
+        if ends[end]:
+            out[f"end/{end.value}"] = ends[end] / count
+    return {f"{prefix}/{key}": value for key, value in out.items()}
+
+
+def _repeats(episode: Episode) -> int:
+    """Turns that repeat the action of the turn before."""
+    return sum(a.action is not None and a.action == b.action for a, b in zip(episode.turns, episode.turns[1:], strict=False))

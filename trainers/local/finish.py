@@ -1,0 +1,133 @@
+"""The ends of a run: the recipe written at its start; final evaluations, facts and report at its end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import agentgym
+from agentgym.config.loader import recipe_text
+from agentgym.config.recipe import Recipe
+from agentgym.credit import CreditPipeline
+from agentgym.seeding import derive_seed
+from agentgym.trainers.local import panels
+from agentgym.trainers.local import model as models
+from agentgym.trainers.local.checkpoint import load_weights
+
+if TYPE_CHECKING:
+    from agentgym.trainers.local.trainer import LocalTrainer
+
+
+def write_recipe(recipe: Recipe, run_dir: Path, note: Callable[[str], None]) -> None:
+    """Put the resolved recipe into the run folder; a resumed run that differs is noted and keeps the first one."""
+    path, text = run_dir / "recipe.yaml", recipe_text(recipe)
+    if not path.exists():
+        path.write_text(text, encoding="utf-8")
+        return
+    before = path.read_text(encoding="utf-8").splitlines()
+    changed = [line.strip() for line in text.splitlines() if line not in before]
+    if changed:
+        note(f"note: this recipe differs from the one the run began with: {'; '.join(changed[:5])}")
+        (run_dir / "recipe.resumed.yaml").write_text(text, encoding="utf-8")
+
+
+def credit_state(credit: CreditPipeline) -> dict[str, Any]:
+    """What the credit modules keep between steps, by position and name."""
+    parts = [*credit.rewarders, credit.estimator]
+    return {_key(i, part): part.state_dict() for i, part in enumerate(parts) if hasattr(part, "state_dict")}
+
+
+def load_credit(credit: CreditPipeline, state: dict[str, Any]) -> None:
+    """The inverse of :func:`credit_state`."""
+    for i, part in enumerate([*credit.rewarders, credit.estimator]):
+        if hasattr(part, "load_state_dict") and _key(i, part) in state:
+            part.load_state_dict(state[_key(i, part)])
+
+
+def _key(index: int, part: Any) -> str:
+    return f"{index}:{getattr(part, 'name', type(part).__name__)}"
+
+
+def final_evaluation(trainer: LocalTrainer) -> list[dict[str, Any]]:
+    """SFT and trained policy on every test panel; results are kept as they come, so a resumed run does not repeat."""
+    path = trainer.run_dir / "evaluations.json"
+    results: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    done = {(r["policy"], r["name"], r["panel"], tuple(r["order"])) for r in results}
+    env = trainer.recipe.env
+    trained = trainer.state.order
+    for label, folder, order in _policies(trainer):
+        load_weights(trainer.model, folder)
+        trainer.policy.refresh()
+        for source in (env.test, *env.extra_tests):
+            tasks = panels.optional_task_set(trainer.env, source, trainer.progress.note)
+            if tasks is None or (label, source.label, tasks.hash, tuple(order)) in done:
+                continue
+            seed = derive_seed(trainer.recipe.seed, "final", source.label)
+            result, _ = panels.score_panel(
+                trainer.eval_engine, tasks, trainer.recipe.eval.attempts, seed, trainer._episode_done
+            )
+            results.append({"policy": label, "name": source.label, "split": source.split, "order": order, **result})
+            panels.write_json(path, results)
+            trainer.progress.note(
+                f"{label:8s} {source.label}: success {result['success']:.1%} "
+                f"[{result['success_low']:.1%}, {result['success_high']:.1%}] on {result['tasks']} tasks"
+            )
+    panels.write_json(trainer.run_dir / "facts.json", facts(trainer, results))
+    _report(trainer)
+    return [r for r in results if r["policy"] == "sft" or r["order"] == trained]
+
+
+def _policies(trainer: LocalTrainer) -> list[tuple[str, Path, list[int]]]:
+    """Label, checkpoint and progress of the policies to compare; the trained one last, so that it stays loaded."""
+    root = trainer.run_dir / "checkpoints"
+    newest = root / trainer.state.name
+    out = [("trained", newest, trainer.state.order)]
+    if trainer.state.rl_step and (root / "sft").is_dir():
+        out.insert(0, ("sft", root / "sft", [1, trainer.state.sft_step, 0]))
+    return out
+
+
+def facts(trainer: LocalTrainer, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a reader must know to trust and repeat the run."""
+    import transformers
+
+    recipe, state = trainer.recipe, trainer.state
+    return {
+        "name": recipe.name,
+        "seed": recipe.seed,
+        "recipe_hash": hashlib.blake2b(recipe_text(recipe).encode(), digest_size=8).hexdigest(),
+        "agentgym": agentgym.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "machine": f"{platform.machine()} {platform.system()}",
+        "threads": torch.get_num_threads(),
+        "model": models.describe(trainer.model),
+        "environment": recipe.env.name,
+        "train_tasks": len(trainer.tasks),
+        "train_hash": trainer.tasks.hash,
+        "eval_tasks": len(trainer.panel),
+        "eval_hash": trainer.panel.hash,
+        "sft_steps": state.sft_step,
+        "rl_steps": state.rl_step,
+        "counts": state.counts,
+        "seconds": state.seconds,
+        "success": {f"{r['policy']}/{r['name']}": r["success"] for r in results},
+    }
+
+
+def _report(trainer: LocalTrainer) -> None:
+    try:
+        from agentgym.report import write_report
+    except ImportError:
+        return
+    try:
+        trainer.progress.note(f"report: {write_report(trainer.run_dir)}")
+    except Exception as error:  # a finished run is not lost to its own plots
+        trainer.progress.note(f"the report could not be written ({type(error).__name__}: {error})")

@@ -1,0 +1,101 @@
+"""What a run needs before its first step: checks of the recipe, the rollout engines, demonstrations, credit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agentgym.config.recipe import Recipe
+from agentgym.errors import ConfigError
+from agentgym.policy import Policy, Sampling
+from agentgym.rollouts import Limits, RolloutConfig, RolloutEngine
+from agentgym.seeding import derive_seed
+from agentgym.trainers.local.demos import (
+    DemonstrationPolicy,
+    Demonstrations,
+    demonstrations,
+    expert_policy,
+    load_demonstrations,
+    save_demonstrations,
+)
+from agentgym.types import Episode, TaskSet
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Refuse what this trainer cannot honour, before anything is made."""
+    if recipe.engine != "local":
+        raise ConfigError(f"engine is {recipe.engine!r}; this trainer runs engine=local")
+    sampling = recipe.train_sampling()
+    if recipe.rl.steps and not sampling.exact_logprobs:
+        raise ConfigError(
+            f"training rollouts sample with {sampling}, whose recorded log-probabilities are not those of the model; "
+            "training needs temperature > 0, top_p 1 and top_k off"
+        )
+
+
+def check_policy(policy: Any) -> None:
+    """Refuse a policy whose recorded log-probabilities are not the model's own."""
+    if not getattr(policy, "exact_logprobs", True):
+        raise ConfigError(f"policy {policy.name!r} narrows what it samples from, so it cannot be trained")
+
+
+def make_engine(recipe: Recipe, policy: Policy, sampling: Sampling) -> RolloutEngine:
+    """A rollout engine as the recipe describes it."""
+    limits = recipe.limits
+    config = RolloutConfig(
+        layout=recipe.prompt.build(),
+        format=recipe.format.build(),
+        sampling=sampling,
+        limits=Limits(
+            max_turns=limits.max_turns,
+            max_episode_tokens=limits.max_episode_tokens,
+            reset_timeout=limits.reset_timeout,
+            step_timeout=limits.step_timeout,
+            policy_timeout=limits.policy_timeout,
+        ),
+        concurrency=recipe.concurrency,
+    )
+    return RolloutEngine(recipe.env.name, policy, config, recipe.env.options)
+
+
+def token_divisor(recipe: Recipe, max_turns: int) -> float:
+    """The constant of ``seq-mean-token-sum-norm``: the most tokens a row can have sampled."""
+    if recipe.rl.token_divisor is not None:
+        return recipe.rl.token_divisor
+    turns = (recipe.limits.max_turns or max_turns) if recipe.prompt.layout == "chat" else 1
+    return float(recipe.limits.max_response_tokens * turns)
+
+
+def get_demonstrations(
+    recipe: Recipe,
+    policy: Any,
+    window: int | None,
+    tasks: TaskSet,
+    run_dir: Path,
+    on_episode: Callable[[Episode], None] | None = None,
+) -> Demonstrations:
+    """The run's demonstrations: read from the run folder, or played by the expert and kept there."""
+    path = run_dir / "demonstrations.npz"
+    if path.exists():
+        return load_demonstrations(path)
+    from agentgym.trainers.local.collect import draw_tasks
+
+    settings = recipe.sft
+    teacher = DemonstrationPolicy(
+        expert_policy(settings.expert, settings.noise), policy.renderer, end_of_response(policy), window
+    )
+    groups = []
+    with make_engine(recipe, teacher, recipe.train_sampling()) as engine:
+        for number, chosen in enumerate(draw_tasks(tasks, settings.episodes, recipe.seed, "demonstrations")):
+            seed = derive_seed(recipe.seed, "demonstrations", number)
+            groups += engine.run_sync(chosen, n=1, seed=seed, on_episode=on_episode)
+    demos = demonstrations(groups, settings.only_success, settings.train_on_noise)
+    save_demonstrations(path, demos)
+    return demos
+
+
+def end_of_response(policy: Any) -> int | None:
+    """The id that ends a response: what the chat template writes there, else the smallest of the model's end ids."""
+    end = policy.renderer.end_of_turn()
+    return end if end is not None else min(policy.end_ids, default=None)

@@ -1,0 +1,260 @@
+"""The local trainer: model -> warm start -> RL steps -> final evaluation, in one readable loop.
+
+Everything random is a function of the recipe's seed and a step number, so a run that was killed at any moment and
+resumed ends with the same weights, bit for bit, as one that was not (CPU, same thread count).
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agentgym.config.recipe import Recipe
+from agentgym.credit import CreditPipeline
+from agentgym.registry import make
+from agentgym.seeding import derive_seed
+from agentgym.trainers.local import finish, panels, setup
+from agentgym.trainers.local import model as models
+from agentgym.trainers.local.batch import check_window
+from agentgym.trainers.local.checkpoint import Checkpoint, CheckpointStore, load_optimizer, load_weights
+from agentgym.trainers.local.collect import Collector
+from agentgym.trainers.local.interrupt import Interrupted, InterruptGuard
+from agentgym.trainers.local.metrics import MetricsLog, Progress
+from agentgym.trainers.local.optim import Optimizer, TrainingStopped
+from agentgym.trainers.local.sft import WarmStart
+from agentgym.trainers.local.state import RunState
+from agentgym.trainers.local.update import PolicyUpdate, Reference
+from agentgym.trainers.local.watchdog import Watchdog
+from agentgym.types import Episode
+
+
+class LocalTrainer:
+    """Runs ``recipe`` in ``run_dir``. ``resume`` goes on from the newest complete checkpoint there.
+
+    :meth:`run` returns the final evaluations. Ctrl-C saves and ends the process with code 130.
+    """
+
+    def __init__(self, recipe: Recipe, run_dir: str | Path, resume: bool = False, quiet: bool = False) -> None:
+        setup.check_recipe(recipe)
+        self.recipe, self.run_dir, self.resume = recipe, Path(run_dir), resume
+        self.progress = Progress(recipe.name, quiet=quiet)
+        self.guard = InterruptGuard(self.progress.note)
+        self.store = CheckpointStore(self.run_dir, recipe.checkpoint.keep)
+        self.state = RunState()
+        self.watchdog = Watchdog()
+
+    def run(self) -> list[dict[str, Any]]:
+        """Train from where the run stands to its end."""
+        torch.set_num_threads(self.recipe.threads)
+        models.quiet()
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        finish.write_recipe(self.recipe, self.run_dir, self.progress.note)
+        try:
+            with self.guard:
+                self._prepare()
+                try:
+                    self._train()
+                    return self._finish()
+                except (TrainingStopped, Interrupted):
+                    self._save()
+                    raise
+                finally:
+                    self._close()
+        except Interrupted:
+            self.progress.note(f"stopped at {self.state.name}; go on with: agentgym train {self.run_dir} --resume")
+            raise SystemExit(130) from None
+        except TrainingStopped as stop:
+            raise TrainingStopped(f"{stop}\nState saved as {self.run_dir / 'checkpoints' / self.state.name}.") from None
+
+    # --- before the first step
+
+    def _prepare(self) -> None:
+        recipe = self.recipe
+        self.env = make(recipe.env.name, **recipe.env.options)
+        self.tasks = panels.task_set(self.env, recipe.env.train)
+        self.panel = panels.task_set(self.env, recipe.env.eval)
+        source = models.base_folder(recipe, self.run_dir)
+        self.model, self.tokenizer = models.load_model(recipe.model, source, recipe.seed)
+        self.policy = models.make_policy(recipe, self.model, self.tokenizer, self.run_dir)
+        setup.check_policy(self.policy)
+        self.engine = setup.make_engine(recipe, self.policy, recipe.train_sampling())
+        self.eval_engine = setup.make_engine(recipe, self.policy, recipe.eval_sampling())
+        self.credit = CreditPipeline.from_recipe(recipe)
+        checkpoint = self._restore() if self.resume else None
+        self.log = MetricsLog(self.run_dir, self.state.metrics)
+        self.optimizer = self._optimizer()
+        if checkpoint is not None:
+            self.optimizer.load_state_dict(load_optimizer(checkpoint))
+
+    def _restore(self) -> Checkpoint | None:
+        checkpoint, notes = self.store.newest()
+        for note in notes:
+            self.progress.note(note)
+        if checkpoint is None:
+            self.progress.note("no complete checkpoint yet: starting from the beginning")
+            return None
+        self.state = RunState.from_dict(checkpoint.state)
+        load_weights(self.model, checkpoint.folder)
+        self.watchdog.load_state_dict(self.state.watchdog or self.watchdog.state_dict())
+        finish.load_credit(self.credit, self.state.credit)
+        self.progress.note(f"resuming from {checkpoint.folder.name}")
+        return checkpoint
+
+    def _optimizer(self) -> Optimizer:
+        section = self.recipe.sft if self.state.phase == "sft" else self.recipe.rl
+        return Optimizer(self.model, section.lr, section.weight_decay, section.max_grad_norm)
+
+    def _episode_done(self, episode: Episode) -> None:
+        self.guard.check()
+
+    # --- training
+
+    def _train(self) -> None:
+        if self.state.phase == "sft":
+            self._warm_start()
+            self.state.phase = "rl"
+            self.optimizer = self._optimizer()
+            self._save(pinned=True)
+        if self.state.phase == "rl":
+            self._reinforce()
+            self.state.phase = "done"
+            self._save()
+
+    def _warm_start(self) -> None:
+        settings = self.recipe.sft
+        if self.state.sft_step >= settings.steps:
+            return
+        window = models.window_of(self.model)
+        started = time.perf_counter()
+        demos = setup.get_demonstrations(self.recipe, self.policy, window, self.tasks, self.run_dir, self._episode_done)
+        self.state.seconds.setdefault("demonstrations", time.perf_counter() - started)
+        self.state.counts.update({f"demo_{key}": value for key, value in demos.counts.items()})
+        check_window(demos.rows, window)
+        every = self.recipe.checkpoint.sft_every
+        clock = time.perf_counter()
+
+        def after(done: int, metrics: dict[str, float]) -> None:
+            nonlocal clock
+            seconds, clock = time.perf_counter() - clock, time.perf_counter()
+            self.state.sft_step = done
+            self.state.spend("sft", seconds)
+            self.log.write("sft", done, metrics | {"time/update": seconds})
+            if done % 10 == 0 or done == settings.steps:
+                self.progress.show("sft", done, settings.steps, metrics | {"time/update": seconds})
+            if every and done % every == 0 and done < settings.steps:
+                self._save()
+            self.guard.check()
+
+        WarmStart(
+            self.model, self.optimizer, demos.rows, settings, self.recipe.seed, self.recipe.rl.micro_tokens
+        ).run(self.state.sft_step, after)
+
+    def _reinforce(self) -> None:
+        recipe, state = self.recipe, self.state
+        reference = self._reference() if recipe.rl.kl_coef else None
+        collector = Collector(self.engine, self.tasks, self.credit, recipe.rl, recipe.seed, self._episode_done)
+        divisor = setup.token_divisor(recipe, self.env.spec.max_turns)
+        update = PolicyUpdate(self.model, self.optimizer, recipe.rl, recipe.seed, divisor)
+        if state.rl_step == 0:
+            self._check_start(self._evaluate())
+        while state.rl_step < recipe.rl.steps and not self._out_of_time():
+            self.guard.check()
+            metrics = self._step(collector, update, reference)
+            due = bool(recipe.eval.every) and state.rl_step % recipe.eval.every == 0
+            metrics |= panels.flat(self._evaluate_panel()) if due and recipe.rl.steps else {}
+            self.log.write("rl", state.rl_step, metrics)
+            self.progress.show("rl", state.rl_step, recipe.rl.steps, metrics)
+            if recipe.checkpoint.every and state.rl_step % recipe.checkpoint.every == 0:
+                self._save()
+
+    def _step(
+        self, collector: Collector, update: PolicyUpdate, reference: Reference | None
+    ) -> dict[str, float]:
+        """One training step. The state changes only after the update, so an interrupt before it repeats the step."""
+        self.policy.refresh()
+        data = collector.collect(self.state.rl_step)
+        metrics = data.metrics | self.watchdog.check([e for g in data.groups for e in g], self.state.rl_step)
+        started = time.perf_counter()
+        metrics |= update.run(data.rows, self.state.rl_step, reference)
+        metrics["time/update"] = time.perf_counter() - started
+        self.state.rl_step += 1
+        self.state.count(
+            episodes=metrics["train/episodes"], tokens=metrics["train/tokens"], errors=metrics["train/errors"],
+            dead_groups=metrics["train/dead_groups"], rows=metrics["train/rows"],
+        )  # fmt: skip
+        for activity in ("rollout", "credit", "update"):
+            self.state.spend(activity, metrics[f"time/{activity}"])
+        return metrics
+
+    def _reference(self) -> Reference:
+        """The policy at the start of RL: the present one, or on resume the one kept in ``checkpoints/sft``."""
+        start = self.run_dir / "checkpoints" / "sft"
+        if self.state.rl_step == 0 or not start.is_dir():
+            return Reference(self.model)
+        present = {n: p.detach().clone() for n, p in self.model.named_parameters() if p.requires_grad}
+        load_weights(self.model, start)
+        reference = Reference(self.model)
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                if name in present:
+                    parameter.copy_(present[name])
+        return reference
+
+    def _out_of_time(self) -> bool:
+        limit = self.recipe.rl.max_seconds
+        spent = sum(self.state.seconds.get(key, 0.0) for key in ("rollout", "credit", "update"))
+        if limit is None or spent < limit:
+            return False
+        self.progress.note(f"rl.max_seconds={limit:g} reached after {self.state.rl_step} RL steps")
+        return True
+
+    # --- evaluation
+
+    def _evaluate_panel(self) -> dict[str, Any]:
+        self.policy.refresh()
+        seed = derive_seed(self.recipe.seed, "eval")
+        result, _ = panels.score_panel(
+            self.eval_engine, self.panel, self.recipe.eval.attempts, seed, self._episode_done
+        )
+        self.state.spend("eval", result["seconds"])
+        return result
+
+    def _evaluate(self) -> dict[str, Any]:
+        """Score the evaluation panel before the first RL step, and log it."""
+        result = self._evaluate_panel()
+        metrics = panels.flat(result)
+        self.log.write("rl", 0, metrics)
+        self.progress.show("rl", 0, self.recipe.rl.steps, metrics)
+        return result
+
+    def _check_start(self, result: dict[str, Any]) -> None:
+        valid = 1.0 - result["invalid_rate"]
+        if self.recipe.rl.steps and valid < self.recipe.sft.min_valid:
+            self.progress.note(
+                f"WARNING: before RL only {valid:.1%} of the responses hold a valid action (sft.min_valid is "
+                f"{self.recipe.sft.min_valid:.0%}). RL rarely recovers from that: raise sft.steps or sft.episodes."
+            )
+        self.state.counts["valid_rate_before_rl"] = valid
+
+    def _finish(self) -> list[dict[str, Any]]:
+        return finish.final_evaluation(self) if self.recipe.eval.final else []
+
+    # --- saving
+
+    def _save(self, pinned: bool = False) -> None:
+        state = self.state
+        state.metrics = self.log.offset
+        state.watchdog = self.watchdog.state_dict()
+        state.credit = finish.credit_state(self.credit)
+        pinned = pinned or state.name == "sft"
+        self.store.save(state.name, self.model, self.tokenizer, self.optimizer.state_dict(), state.as_dict(), pinned)
+
+    def _close(self) -> None:
+        self.engine.close()
+        self.eval_engine.close()
+        self.env.close()
+        self.log.close()
+        self.progress.close()
