@@ -101,8 +101,8 @@ def _find(split: str, root: str | None) -> Path:
     looked = f"looked in {' and '.join(map(str, folders))}" if folders else "AGENTGYM_DATA is not set"
     raise DataError(
         f"no ALFWorld data for split {split!r}: {looked}. Set AGENTGYM_DATA to a folder with "
-        f"alfworld/{split}.jsonl.xz, or with the official alfworld/json_2.1.1/{split}/<task>/<trial>/game.tw-pddl (alfworld-download gets it). "
-        "The split 'generated' needs no data."
+        f"alfworld/{split}.jsonl.xz, or with the official alfworld/json_2.1.1/{split}/<task>/<trial>/game.tw-pddl "
+        "(alfworld-download gets it). The split 'generated' needs no data."
     )
 
 
