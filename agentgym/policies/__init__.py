@@ -63,7 +63,10 @@ def _load(spec: str, options: dict[str, Any]) -> Policy:
     if spec.count("/") == 1 and not spec.startswith((".", "/")):
         return _model(spec, options)  # a hub name
     raise unknown(
-        "policy", spec, _NAMED, "A model is given by its folder, hub name (owner/name) or http(s) URL, and this is none."
+        "policy",
+        spec,
+        _NAMED,
+        "A model is given by its folder, hub name (owner/name) or http(s) URL, and this is none.",
     )
 
 

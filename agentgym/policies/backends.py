@@ -60,7 +60,9 @@ class CausalModel:
         window = getattr(self.config, "max_position_embeddings", None)
         self.window: int | None = window if isinstance(window, int) and window > 0 else None
 
-    def __call__(self, ids: torch.Tensor, mask: Any, positions: torch.Tensor, cache: Any, keep: int = 1) -> torch.Tensor:
+    def __call__(
+        self, ids: torch.Tensor, mask: Any, positions: torch.Tensor, cache: Any, keep: int = 1
+    ) -> torch.Tensor:
         """Logits [B, keep, V] of the last ``keep`` columns."""
         options: dict[str, Any] = {self.cache_name: cache}
         if self.keep_logits:
@@ -92,7 +94,6 @@ class SlotBackend:
         config = model.config
         self._kinds = set(getattr(config, "layer_types", None) or ())
         self._sliding = getattr(config, "sliding_window", None)
-        self._float_mask = getattr(config, "_attn_implementation", "sdpa") == "eager"
 
     def most_rows(self, length: int) -> int:
         """See :class:`Backend`."""
@@ -180,8 +181,6 @@ class SlotBackend:
         return {kind: self._finish(masks[kind]) for kind in self._kinds}
 
     def _finish(self, mask: torch.Tensor) -> torch.Tensor:
-        if not self._float_mask:
-            return mask
         dtype = self.model.module.dtype
         return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, torch.finfo(dtype).min)
 

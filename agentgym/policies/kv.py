@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 class SlotCache(Cache):
     """The transformers view of the storage: ``update`` writes the new tokens and returns the window's keys, values.
 
-    ``keys[layer]``, ``values[layer]``: [slots, capacity, heads, head size]. The last index of every slot takes what
+    ``keys[layer]``, ``values[layer]``: [slots, heads, capacity, head size]. The last position of every slot takes what
     padding tokens write and is never read. Layers are allocated at their first update.
     """
 
@@ -48,12 +48,12 @@ class SlotCache(Cache):
         """Write [B, heads, Q, size] states; returns the window's [B, heads, seen, size] keys and values."""
         while len(self.keys) <= layer_idx:
             for store, new in ((self.keys, key_states), (self.values, value_states)):
-                store.append(new.new_zeros(self.slots, self.capacity, new.shape[1], new.shape[3]))
+                store.append(new.new_zeros(self.slots, new.shape[1], self.capacity, new.shape[3]))
         keys, values = self.keys[layer_idx], self.values[layer_idx]
-        keys[self._rows, self._positions] = key_states.transpose(1, 2)
-        values[self._rows, self._positions] = value_states.transpose(1, 2)
+        keys[self._rows, :, self._positions] = key_states.transpose(1, 2)
+        values[self._rows, :, self._positions] = value_states.transpose(1, 2)
         window, seen = self._window, self._seen
-        return keys[window, :seen].transpose(1, 2), values[window, :seen].transpose(1, 2)
+        return keys[window, :, :seen], values[window, :, :seen]
 
     def get_seq_length(self, layer_idx: int = 0, *args: Any, **kwargs: Any) -> int:
         """Tokens before this forward, as transformers counts a rectangular cache."""
@@ -70,18 +70,18 @@ class SlotCache(Cache):
     def swap(self, left: Sequence[int], right: Sequence[int], length: int) -> None:
         """Exchange the first ``length`` tokens of the slots ``left`` with those of ``right``."""
         for store in (*self.keys, *self.values):
-            kept = store[left, :length]
-            store[left, :length] = store[right, :length]
-            store[right, :length] = kept
+            kept = store[left, :, :length]
+            store[left, :, :length] = store[right, :, :length]
+            store[right, :, :length] = kept
 
     def resize(self, slots: int, capacity: int, keep: Sequence[int], length: int) -> None:
         """Reallocate layer by layer; old slots ``keep`` become 0, 1, ... with their first ``length`` tokens."""
         self.slots, self.capacity = slots, capacity
         for stores in (self.keys, self.values):
             for layer, old in enumerate(stores):
-                new = old.new_zeros(slots, capacity, *old.shape[2:])
+                new = old.new_zeros(slots, old.shape[1], capacity, old.shape[3])
                 if keep and length:
-                    new[: len(keep), :length] = old[list(keep), :length]
+                    new[: len(keep), :, :length] = old[list(keep), :, :length]
                 stores[layer] = new
 
 

@@ -96,9 +96,7 @@ def draw(
     return tokens.cpu().numpy(), picked.cpu().numpy()
 
 
-def _inverse_cdf(
-    probabilities: torch.Tensor, seeds: npt.NDArray[np.uint64], position: int
-) -> torch.Tensor:
+def _inverse_cdf(probabilities: torch.Tensor, seeds: npt.NDArray[np.uint64], position: int) -> torch.Tensor:
     """The first id whose cumulative probability exceeds u times the total, per row of [B, V] float64."""
     cumulative = probabilities.cumsum(-1)
     u = torch.from_numpy(uniforms(seeds, position)).to(cumulative.device)

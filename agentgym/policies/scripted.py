@@ -61,7 +61,9 @@ class ExpertPolicy(Policy):
     async def act(self, request: PolicyRequest) -> SampledTurn:
         """The expert's action."""
         if request.expert is None:
-            raise PolicyFault(f"session {request.session!r}, turn {request.turn}: the environment gave no expert action")
+            raise PolicyFault(
+                f"session {request.session!r}, turn {request.turn}: the environment gave no expert action"
+            )
         return SampledTurn(request.format.render(request.expert, self.thought))
 
 

@@ -29,9 +29,9 @@ WORD = r" ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]|\s"
 CHARACTERS = ["\n", *map(chr, range(32, 127))]
 CHAT_TEMPLATE = (
     "{%- for message in messages -%}"
-    "{%- if message.role == 'assistant' -%}<|assistant|>{{- message.content -}}<|end|>"
-    "{%- elif message.role == 'system' -%}<|system|>{{- message.content -}}"
-    "{%- else -%}<|user|>{{- message.content -}}{%- endif -%}"
+    "{%- if message['role'] == 'assistant' -%}<|assistant|>{{- message['content'] -}}<|end|>"
+    "{%- elif message['role'] == 'system' -%}<|system|>{{- message['content'] -}}"
+    "{%- else -%}<|user|>{{- message['content'] -}}{%- endif -%}"
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"
 )
