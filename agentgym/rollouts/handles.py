@@ -1,0 +1,222 @@
+"""Environments behind one asynchronous interface: stepped inline, in a thread, or in a worker process.
+
+``cheap`` and thread-safe: inline (an executor hop costs more than the step). Thread-safe but slow: a thread.
+Not thread-safe: a process. The environment's author writes a plain synchronous class in every case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from agentgym.environment import Environment, EnvironmentSpec
+from agentgym.errors import AgentGymError, EnvironmentFault
+from agentgym.registry import check_options, environment_class
+from agentgym.rollouts.config import Limits
+from agentgym.rollouts.threads import ServiceThread
+from agentgym.types import Observation, Step, Task
+
+log = logging.getLogger(__name__)
+MAX_TAIL = 2000  # characters of a log or traceback kept in an error
+
+
+class EnvHandle(ABC):
+    """One running environment, used for one episode at a time. Everything that goes wrong is an EnvironmentFault.
+
+    ``broken``: a call failed or was cancelled, so the instance must not be used again. ``fate`` says how it broke:
+    ``raised``, ``deadline``, ``died`` or ``cancelled``.
+    """
+
+    kind = "custom"
+    spec: EnvironmentSpec
+    milestone_names: tuple[str, ...] = ()
+    broken: bool = False
+    fate: str = ""
+
+    async def start(self) -> None:  # noqa: B027 - most handles are born ready
+        """Construct the environment if it is not yet. ConfigError, DataError and the like pass through as they are."""
+
+    @abstractmethod
+    async def reset(self, task: Task) -> Observation:
+        """Start ``task``; sets ``milestone_names``."""
+
+    @abstractmethod
+    async def step(self, action: str) -> Step:
+        """Execute one action."""
+
+    @abstractmethod
+    async def expert(self) -> str | None:
+        """The environment's expert action in the present state."""
+
+    def ask_to_close(self) -> None:  # noqa: B027 - only processes profit
+        """Tell it to end without waiting, so that many can end at once; :meth:`close` follows."""
+
+    @abstractmethod
+    def close(self, timeout: float = 0.0) -> None:
+        """End it; waits at most ``timeout`` seconds for a healthy one. Never raises, may be called twice."""
+
+
+def fault_of(error: BaseException, what: str) -> EnvironmentFault:
+    """The EnvironmentFault for an exception out of an environment, with the end of its traceback."""
+    if isinstance(error, EnvironmentFault):
+        return error
+    text = "".join(traceback.format_exception(error))[-MAX_TAIL:]
+    return EnvironmentFault(f"{what} raised {type(error).__name__}: {error}", log_tail=text)
+
+
+def checked(value: Any, expected: type, what: str) -> Any:
+    """``value`` if it has the type that the contract demands of ``what``, else an EnvironmentFault."""
+    if not isinstance(value, expected):
+        raise EnvironmentFault(f"{what} returned {type(value).__name__}, expected {expected.__name__}")
+    return value
+
+
+class InlineHandle(EnvHandle):
+    """Stepped on the event loop itself. Only for environments that answer at once: nothing can interrupt them."""
+
+    kind = "inline"
+
+    def __init__(self, spec: EnvironmentSpec, factory: Callable[[], Environment], keep_open: bool = False) -> None:
+        self.spec, self._factory, self._keep_open = spec, factory, keep_open
+        self._env: Environment | None = None
+
+    async def start(self) -> None:
+        if self._env is None:
+            try:
+                self._env = self._factory()
+            except AgentGymError:
+                self.broken, self.fate = True, "raised"
+                raise
+            except (Exception, SystemExit) as error:
+                raise self._fault(error, "the constructor") from error
+
+    async def reset(self, task: Task) -> Observation:
+        await self.start()
+        assert self._env is not None
+        try:
+            observation: Observation = checked(self._env.reset(task), Observation, "reset")
+        except (Exception, SystemExit) as error:
+            raise self._fault(error, "reset") from error
+        self.milestone_names = tuple(self._env.milestone_names)
+        return observation
+
+    async def step(self, action: str) -> Step:
+        assert self._env is not None
+        try:
+            step: Step = checked(self._env.step(action), Step, "step")
+        except (Exception, SystemExit) as error:
+            raise self._fault(error, "step") from error
+        return step
+
+    async def expert(self) -> str | None:
+        assert self._env is not None
+        try:
+            return self._env.expert()
+        except (Exception, SystemExit) as error:
+            raise self._fault(error, "expert") from error
+
+    def _fault(self, error: BaseException, what: str) -> EnvironmentFault:
+        self.broken, self.fate = True, "raised"
+        return fault_of(error, what)
+
+    def close(self, timeout: float = 0.0) -> None:
+        env, self._env = self._env, None
+        if env is not None and not self._keep_open:
+            _close_quietly(env)
+
+
+class ThreadHandle(EnvHandle):
+    """Lives in a thread of its own: constructed, stepped and closed there.
+
+    A call that passes its deadline cannot be interrupted: its thread is abandoned (``fate`` ``deadline``) and the
+    engine puts a new handle in its place.
+    """
+
+    kind = "thread"
+
+    def __init__(self, spec: EnvironmentSpec, factory: Callable[[], Environment], limits: Limits) -> None:
+        self.spec, self._factory, self._limits = spec, factory, limits
+        self._env: Environment | None = None
+        self._thread = ServiceThread(f"agentgym-env-{spec.name}")
+
+    async def start(self) -> None:
+        if self._env is None:
+            self._env = await self._call("the constructor", self._limits.reset_timeout, self._factory)
+
+    async def reset(self, task: Task) -> Observation:
+        await self.start()
+        observation: Observation = checked(
+            await self._call("reset", self._limits.reset_timeout, self._reset, task), Observation, "reset"
+        )
+        return observation
+
+    def _reset(self, task: Task) -> Observation:
+        assert self._env is not None
+        observation = self._env.reset(task)
+        self.milestone_names = tuple(self._env.milestone_names)
+        return observation
+
+    async def step(self, action: str) -> Step:
+        assert self._env is not None
+        step: Step = checked(await self._call("step", self._limits.step_timeout, self._env.step, action), Step, "step")
+        return step
+
+    async def expert(self) -> str | None:
+        assert self._env is not None
+        answer: str | None = await self._call("expert", self._limits.step_timeout, self._env.expert)
+        return answer
+
+    async def _call(self, what: str, timeout: float, function: Callable[..., Any], *args: Any) -> Any:
+        future = self._thread.submit(function, *args)
+        self.broken, self.fate = True, "cancelled"  # until it has come back
+        done, _ = await asyncio.wait((future,), timeout=timeout)
+        if not done:
+            self.fate = "deadline"
+            raise EnvironmentFault(f"{what} took longer than {timeout:g} s; its thread is abandoned")
+        ok, value = future.result()
+        if not ok:
+            self.fate = "raised"
+            if what == "the constructor" and isinstance(value, AgentGymError):
+                raise value
+            raise fault_of(value, what) from value
+        self.broken, self.fate = False, ""
+        return value
+
+    def close(self, timeout: float = 0.0) -> None:
+        self._thread.shut_down(self._close, timeout)
+
+    def _close(self) -> None:
+        env, self._env = self._env, None
+        if env is not None:
+            _close_quietly(env)
+
+
+def _close_quietly(env: Environment) -> None:
+    try:
+        env.close()
+    except Exception:
+        log.exception("environment %r failed to close", env.spec.name)
+
+
+def make_handle(
+    env: str | type[Environment], env_options: dict[str, Any] | None = None, limits: Limits | None = None
+) -> EnvHandle:
+    """A handle of the kind that the environment's spec asks for. It starts when it is first used.
+
+    Raises UnknownNameError for the environment and ConfigError for its options.
+    """
+    cls = environment_class(env) if isinstance(env, str) else env
+    options = dict(env_options or {})
+    check_options(cls, env if isinstance(env, str) else cls.spec.name, options)
+    limits = limits or Limits()
+    if not cls.spec.thread_safe:
+        from agentgym.rollouts.process import ProcessHandle
+
+        return ProcessHandle(cls, options, limits)
+    if cls.spec.cheap:
+        return InlineHandle(cls.spec, lambda: cls(**options))
+    return ThreadHandle(cls.spec, lambda: cls(**options), limits)
