@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from agentgym.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agentgym.environment import Environment
+    from agentgym.types import TaskSet
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -79,6 +83,21 @@ def call(function: Callable[..., Any], options_: dict[str, Any], what: str) -> A
                 hint = f"Did you mean {close[0]!r}?" if close else f"It takes: {', '.join(known) or 'none'}."
                 raise ConfigError(f"{what} has no option {key!r}. {hint}")
     return function(**options_)
+
+
+def default_tasks(world: Environment, split: str | None, task_options: dict[str, Any]) -> TaskSet:
+    """The tasks of ``split``; None: of the first split whose data is there (generated ones need none)."""
+    from agentgym.errors import DataError
+
+    names = [split] if split else list(world.spec.splits)
+    for name in names:
+        try:
+            found: TaskSet = call(world.tasks, {"split": name, **task_options}, f"split {name!r}")
+            return found
+        except DataError:
+            if name == names[-1]:
+                raise
+    raise AssertionError("an environment has at least one split")
 
 
 def nearest_recipe_file(model: str) -> Path | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from agentgym.cli.common import pairs
+from agentgym.cli.common import default_tasks, pairs
 from agentgym.errors import ConfigError
 
 
@@ -22,7 +22,7 @@ def new() -> None:
 
 @new.command(short_help="A small Llama-style model from scratch.")
 @click.option("--env", default="alfworld", show_default=True, help="Environment whose text the tokenizer learns.")
-@click.option("--split", help="Split whose text is read [default: the environment's first].")
+@click.option("--split", help="Split whose text is read [default: the first that is there].")
 @click.option("--env-option", "env_options", multiple=True, metavar="KEY=VALUE", help="Option of the environment.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
@@ -45,12 +45,16 @@ def tiny(
         raise ConfigError(f"{out} exists and is not an empty folder; choose another --out")
     from agentgym.config.recipe import TinyModelSection
     from agentgym.policies.tiny import environment_texts, make_tiny
-    from agentgym.registry import environment_class
+    from agentgym.registry import make
 
     size, heads = shape["hidden_size"], shape["heads"]
     if int(size) % int(heads):
         raise ConfigError(f"--hidden-size {size} is not a multiple of --heads {heads}")
-    splits = (split or environment_class(env).spec.splits[0],)
-    texts = environment_texts(env, pairs(env_options, "--env-option"), splits, seed=seed)
+    options = pairs(env_options, "--env-option")
+    if split is None:
+        world = make(env, **options)
+        split = default_tasks(world, None, {})[0].split
+        world.close()
+    texts = environment_texts(env, options, (split,), seed=seed)
     make_tiny(out, texts, TinyModelSection.model_validate(shape), seed)
     click.echo(f"wrote {out}")

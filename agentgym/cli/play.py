@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentgym.cli.common import call, environment_options, pairs, shown
+from agentgym.cli.common import default_tasks, environment_options, pairs, shown
 
 if TYPE_CHECKING:
     from agentgym.environment import Environment
@@ -18,7 +18,7 @@ HELP = "An action or its number. :expert shows a hint, :undo takes a turn back, 
 
 @click.command(short_help="Play an environment yourself.")
 @click.argument("env")
-@click.option("--split", help="Split [default: the environment's first].")
+@click.option("--split", help="Split [default: the first that is there].")
 @click.option("--task", "task_key", help="Task by position, id or name [default: 0].", default="0")
 @environment_options
 def play(
@@ -29,11 +29,10 @@ def play(
 
     world = make(env, **pairs(env_options, "--env-option"))
     try:
-        chosen = split or world.spec.splits[0]
-        tasks = call(world.tasks, {"split": chosen, **pairs(task_options, "--task-option")}, f"split {chosen!r}")
+        tasks = default_tasks(world, split, pairs(task_options, "--task-option"))
         by_position = task_key.isdecimal() and int(task_key) < len(tasks)
         task = tasks[int(task_key)] if by_position else tasks.find(task_key)
-        click.echo(f"{task.name}  ({len(tasks)} tasks in {chosen})\n{HELP}\n")
+        click.echo(f"{task.name}  ({len(tasks)} tasks in {tasks.name or task.split})\n{HELP}\n")
         Game(world, world.reset(task)).loop()
     finally:
         world.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from agentgym.cli.common import call, environment_options, json_option, pairs, print_json, print_table
+from agentgym.cli.common import default_tasks, environment_options, json_option, pairs, print_json, print_table
 from agentgym.errors import ConfigError
 
 
@@ -30,7 +30,7 @@ def tasks(
 
     world = make(env, **pairs(env_options, "--env-option"))
     try:
-        found = call(world.tasks, {"split": split, **pairs(task_options, "--task-option")}, f"split {split!r}")
+        found = default_tasks(world, split, pairs(task_options, "--task-option"))
     finally:
         world.close()
     rows = [(task.id, task.kind, str(task.seed), task.name) for task in islice(found, limit)]

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from agentgym.config import strict_yaml
 from agentgym.config.problems import Origin, validated
 from agentgym.config.recipe import Recipe
@@ -111,7 +109,7 @@ def apply_override(data: dict[str, Any], origin: Origin, override: str) -> None:
 
 def recipe_text(recipe: Recipe) -> str:
     """The whole recipe as YAML that :func:`load_recipe` reads back to an equal recipe."""
-    return yaml.safe_dump(recipe.model_dump(mode="python"), sort_keys=False, allow_unicode=True, width=100)
+    return strict_yaml.dump(recipe.model_dump(mode="python"))
 
 
 def save_recipe(recipe: Recipe, path: str | os.PathLike[str]) -> None:

@@ -51,10 +51,20 @@ class _Refused(Exception):
         self.problem, self.line = problem, line
 
 
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOL, list("tTfF"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:null", _NULL, ["~", "n", "N", ""])
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that this module's rules or plain YAML 1.1 would read as something else."""
+
+
+for _class in (_Loader, _Dumper):
+    _class.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOL, list("tTfF"))
+    _class.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+    _class.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
+    _class.add_implicit_resolver("tag:yaml.org,2002:null", _NULL, ["~", "n", "N", ""])
+
+
+def dump(data: Any) -> str:
+    """YAML text that :func:`parse` reads back to ``data``."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=100)
 
 
 def parse(text: str, source: str) -> tuple[Any, Lines]:

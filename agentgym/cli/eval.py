@@ -1,0 +1,124 @@
+"""``agentgym eval``: a policy on a panel of tasks, every number with its interval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentgym.cli.common import json_option, nearest_recipe_file, options, pairs
+
+if TYPE_CHECKING:
+    from agentgym.config.recipe import Recipe
+
+#: option of this command -> key of the recipe that it sets
+_KEYS = {
+    "split": "env.test.split",
+    "limit": "env.test.limit",
+    "attempts": "eval.attempts",
+    "seed": "seed",
+    "temperature": "eval.temperature",
+    "layout": "prompt.layout",
+    "history": "prompt.history",
+    "admissible": "prompt.show_admissible",
+    "max_turns": "limits.max_turns",
+    "concurrency": "concurrency",
+}
+
+_settings = options(
+    click.option("--split", help="Split of the environment."),
+    click.option("--limit", type=click.IntRange(1), help="At most so many tasks."),
+    click.option("--attempts", type=click.IntRange(1), help="Episodes for each task."),
+    click.option("--seed", type=click.IntRange(0), help="Seed of the sampling."),
+    click.option("--temperature", type=click.FloatRange(0), help="0 is greedy."),
+    click.option("--layout", type=click.Choice(["chat", "window"]), help="How turns become a prompt."),
+    click.option("--history", type=click.IntRange(0), help="Earlier turns that a window shows."),
+    click.option("--admissible/--no-admissible", default=None, help="Show the admissible actions."),
+    click.option("--max-turns", type=click.IntRange(1), help="Turn limit."),
+    click.option("--concurrency", type=click.IntRange(1), help="Episodes in flight."),
+)
+
+
+@click.command(short_help="Measure a policy on an environment, with intervals.")
+@click.argument("what", metavar="ENV_OR_RECIPE")
+@click.option("--model", required=True, help="Checkpoint folder, hub name, endpoint URL, random, expert or noop.")
+@_settings
+@click.option("--env-option", "env_options", multiple=True, metavar="KEY=VALUE", help="Option of the environment.")
+@click.option("--task-option", "task_options", multiple=True, metavar="KEY=VALUE", help="Option of the split.")
+@click.option("--model-option", "model_options", multiple=True, metavar="KEY=VALUE", help="Option of the policy.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Any other value of the recipe.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for report.json and the episodes.")
+@json_option
+def evaluate(
+    what: str,
+    model: str,
+    env_options: tuple[str, ...],
+    task_options: tuple[str, ...],
+    model_options: tuple[str, ...],
+    overrides: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Let MODEL attempt the tasks of an environment, or of a recipe's test set.
+
+    Prompt layout, action format and limits are those of the recipe; for a checkpoint of a run, those it was trained
+    with. An environment's errors count as failures and are shown.
+    """
+    recipe = _recipe(what, model)
+    recipe = _changed(recipe, settings, env_options, task_options, overrides)
+    raise NotImplementedError
+
+
+def _recipe(what: str, model: str) -> Recipe:
+    """The settings: of the recipe named, else of the run that the checkpoint belongs to, else the defaults."""
+    from agentgym.config.loader import load_recipe, recipe_from_dict, recipe_names
+    from agentgym.registry import environment_class
+
+    if what in recipe_names() or what.endswith((".yaml", ".yml")):
+        return load_recipe(what)
+    found = environment_class(what)
+    trained = nearest_recipe_file(model)
+    if trained is not None:
+        click.echo(f"prompt, format and limits as in {trained}", err=True)
+        recipe = load_recipe(str(trained))
+        if recipe.env.name == what:
+            return recipe
+        return recipe_from_dict({**recipe.model_dump(), "env": _environment(what, found.spec.splits)}, str(trained))
+    return recipe_from_dict({"env": _environment(what, found.spec.splits)})
+
+
+def _environment(name: str, splits: tuple[str, ...]) -> dict[str, Any]:
+    split = "generated_test" if "generated_test" in splits else splits[-1]
+    return {"name": name, **{part: {"split": split} for part in ("train", "eval", "test")}}
+
+
+def _changed(
+    recipe: Recipe,
+    settings: dict[str, Any],
+    env_options: tuple[str, ...],
+    task_options: tuple[str, ...],
+    overrides: tuple[str, ...],
+) -> Recipe:
+    """The recipe with what the command line sets. Another split starts from no options: they belong to the split."""
+    from agentgym.config.loader import apply_override
+    from agentgym.config.problems import Origin, validated
+
+    data = recipe.model_dump()
+    test = data["env"]["test"]
+    if settings.get("split") not in (None, test["split"]):
+        test.update(options={}, limit=None)
+    test["options"] = {**test["options"], **pairs(task_options, "--task-option")}
+    data["env"]["options"] = {**data["env"]["options"], **pairs(env_options, "--env-option")}
+    for name, value in settings.items():
+        if value is not None:
+            place = data
+            *parents, last = _KEYS[name].split(".")
+            for parent in parents:
+                place = place[parent]
+            place[last] = value
+    origin = Origin("command line")
+    for override in overrides:
+        apply_override(data, origin, override)
+    return validated(data, origin)
