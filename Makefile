@@ -32,11 +32,6 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## train a tiny agent on generated ALFWorld games, write runs/demo/report.html (replaces the last demo)
 	rm -rf $(RUN)
 	$(BIN)/agentgym train alfworld/tiny --output $(RUN) $(DEMO_ARGS)
-	@for split in valid_seen valid_unseen; do \
-	  if $(BIN)/agentgym tasks alfworld $$split --limit 1 >/dev/null 2>&1; then \
-	    $(BIN)/agentgym eval alfworld --model $(RUN)/checkpoint --split $$split --out $(RUN)/real-$$split; \
-	  fi; \
-	done
 	$(BIN)/agentgym report $(RUN)
 
 test: $(STAMP) ## run the tests

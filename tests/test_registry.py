@@ -66,11 +66,11 @@ def test_unknown_option_suggests() -> None:
 def test_module_and_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_env_file.py").write_text("x = 1\nclass NotOne: pass\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(AgentGymError, match="has no 'NotTwo'. Did you mean 'NotOne'"):
+    with pytest.raises(AgentGymError, match=r"has no 'NotTwo'\. Did you mean 'NotOne'"):
         agentgym.make("my_env_file:NotTwo")
     with pytest.raises(AgentGymError, match=r"expected a subclass of agentgym\.Environment"):
         agentgym.make("my_env_file:NotOne")
-    with pytest.raises(AgentGymError, match="no module 'my_env_fil'. Is it installed"):
+    with pytest.raises(AgentGymError, match=r"no module 'my_env_fil'\. Is it installed"):
         agentgym.make("my_env_fil:NotOne")
     sys.modules.pop("my_env_file")
 

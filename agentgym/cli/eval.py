@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentgym.cli.common import json_option, nearest_recipe_file, options, pairs
+from agentgym.cli.common import default_tasks, json_option, nearest_recipe_file, options, pairs, print_json, shown
+from agentgym.cli.train import check_names
+from agentgym.errors import ConfigError
 
 if TYPE_CHECKING:
     from agentgym.config.recipe import Recipe
+    from agentgym.evaluation import Report
+    from agentgym.rollouts import RolloutConfig
 
 #: option of this command -> key of the recipe that it sets
 _KEYS = {
@@ -68,7 +73,68 @@ def evaluate(
     """
     recipe = _recipe(what, model)
     recipe = _changed(recipe, settings, env_options, task_options, overrides)
-    raise NotImplementedError
+    check_names(recipe)
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} exists and is not an empty folder; choose another --out")
+    report = _measure(recipe, model, pairs(model_options, "--model-option"), out)
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        from rich.console import Console
+
+        Console().print(report.table())
+        for message in report.error_messages:
+            click.echo(f"error: {shown(message)}", err=True)
+
+
+def _measure(recipe: Recipe, model: str, model_options: dict[str, Any], out: Path | None) -> Report:
+    """Play the test panel; with ``out``, keep report.json, recipe.yaml and the episodes there."""
+    from agentgym.config.loader import save_recipe
+    from agentgym.evaluation import evaluate as measure
+    from agentgym.policies import load_policy
+    from agentgym.registry import make
+    from agentgym.store import EpisodeStore
+
+    source = recipe.env.test
+    world = make(recipe.env.name, **recipe.env.options)
+    tasks = default_tasks(world, source.split, source.options)[: source.limit]
+    world.close()
+    policy = load_policy(model, **model_options)
+    store = None
+    if out is not None:
+        save_recipe(recipe, out / "recipe.yaml")
+        store = EpisodeStore(out / "episodes")
+    try:
+        report = measure(
+            recipe.env.name,
+            policy,
+            tasks,
+            attempts=recipe.eval.attempts,
+            seed=recipe.seed,
+            config=_rollout_config(recipe),
+            env_options=recipe.env.options,
+            store=store,
+        )
+    finally:
+        if store is not None:
+            store.close()
+    if out is not None:
+        text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False)
+        (out / "report.json").write_text(text + "\n", encoding="utf-8")
+    return report
+
+
+def _rollout_config(recipe: Recipe) -> RolloutConfig:
+    from agentgym.rollouts import Limits, RolloutConfig
+
+    limits = recipe.limits.model_dump(exclude={"max_response_tokens"})
+    return RolloutConfig(
+        layout=recipe.prompt.build(),
+        format=recipe.format.build(),
+        sampling=recipe.eval_sampling(),
+        limits=Limits(**limits),
+        concurrency=recipe.concurrency,
+    )
 
 
 def _recipe(what: str, model: str) -> Recipe:

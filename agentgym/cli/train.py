@@ -56,10 +56,11 @@ def check_names(recipe: Recipe) -> None:
 
     found = environment_class(recipe.env.name)
     check_options(found, recipe.env.name, recipe.env.options)
-    for part in ("train", "eval", "test"):
-        split = getattr(recipe.env, part).split
-        if split not in found.spec.splits:
-            raise ConfigError(f"env.{part}.split: {unknown('split', split, found.spec.splits)}")
+    sources = {part: getattr(recipe.env, part) for part in ("train", "eval", "test")}
+    sources |= {f"extra_tests.{index}": source for index, source in enumerate(recipe.env.extra_tests)}
+    for part, source in sources.items():
+        if source.split not in found.spec.splits:
+            raise ConfigError(f"env.{part}.split: {unknown('split', source.split, found.spec.splits)}")
 
 
 def run_folder(recipe: Recipe, output: Path | None, resume: bool) -> Path:

@@ -61,10 +61,10 @@ def validated(data: dict[str, Any], origin: Origin) -> Recipe:
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
-    """The pydantic model inside an annotation such as ``LoraSection | None``, if there is one."""
+    """The pydantic model inside an annotation such as ``LoraSection | None`` or ``list[TaskSource]``, if any."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType, list):
         for part in typing.get_args(annotation):
             found = _section(part)
             if found:
@@ -73,6 +73,9 @@ def _section(annotation: Any) -> type[BaseModel] | None:
 
 
 def _unknown_keys(model: type[BaseModel], data: Any, path: Path, origin: Origin) -> typing.Iterator[str]:
+    if isinstance(data, list):
+        for index, item in enumerate(data):
+            yield from _unknown_keys(model, item, (*path, str(index)), origin)
     if not isinstance(data, dict):
         return
     known = model.model_fields

@@ -12,7 +12,7 @@ import pytest
 from agentgym.cli import COMMANDS, run
 
 #: packages that cost more than the whole start-up may
-HEAVY = {
+HEAVY = set("torch numpy pydantic transformers yaml rich matplotlib pyarrow openai scipy jinja2".split())
     "torch",
     "numpy",
     "pydantic",
@@ -25,6 +25,10 @@ HEAVY = {
     "scipy",
     "jinja2",
 }
+
+
+def _cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "agentgym", *arguments], capture_output=True, text=True, timeout=60)
 
 
 def _imported(*arguments: str) -> set[str]:
