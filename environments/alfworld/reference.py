@@ -15,15 +15,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from agentgym.environment import Environment, EnvironmentSpec
-from agentgym.environments.alfworld.data import DATA_SPLITS, data_problem
-from agentgym.environments.alfworld.generated import GENERATED_SPLITS, generated_problem, is_generated
+from agentgym.environments.alfworld.data import data_problem
+from agentgym.environments.alfworld.engine import NOTHING
+from agentgym.environments.alfworld.env import ALFWorld
+from agentgym.environments.alfworld.generated import generated_problem, is_generated
 from agentgym.environments.alfworld.pddl import game_json, load_rules
-from agentgym.environments.alfworld.problem import KINDS
 from agentgym.errors import EnvironmentFault, MissingDependency
 from agentgym.types import Observation, Step, Task, TaskSet
-
-#: what TextWorld answers to a command that it does not execute
-NOTHING = "Nothing happens."
 
 
 def _textworld() -> tuple[Any, Any, Any]:
@@ -47,12 +45,13 @@ class ALFWorldReference(Environment):
 
     spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
         name="alfworld-reference",
-        max_turns=50,
+        max_turns=ALFWorld.spec.max_turns,
         thread_safe=False,
         cheap=False,
         snapshots=False,
-        splits=(*DATA_SPLITS, *GENERATED_SPLITS),
-        kinds=KINDS,
+        splits=ALFWorld.spec.splits,
+        action_help=ALFWorld.spec.action_help,
+        kinds=ALFWorld.spec.kinds,
         description="ALFWorld in the original TextWorld engine, to check the native one against",
     )
 
@@ -64,8 +63,6 @@ class ALFWorldReference(Environment):
 
     def tasks(self, split: str = "train", **options: Any) -> TaskSet:
         """The native environment's own tasks: both play the same ones."""
-        from agentgym.environments.alfworld.env import ALFWorld
-
         return ALFWorld(data=self._data).tasks(split, **options)
 
     def load(self, task: Task) -> None:

@@ -14,6 +14,7 @@ import sys
 import pytest
 
 from agentgym.environments.alfworld.engine import Game
+from agentgym.environments.alfworld.env import ALFWorld
 from agentgym.environments.alfworld.generated import generated_problem, generated_tasks
 from agentgym.environments.alfworld.planner import Planner
 from agentgym.environments.alfworld.reference import ALFWorldReference
@@ -63,6 +64,12 @@ def test_without_the_engine_the_error_says_what_to_install(monkeypatch: pytest.M
     with pytest.raises(MissingDependency, match=r"pip install 'alfworld>=0.4.2' 'textworld\[pddl\]>=1.7'"):
         env.reset(generated_tasks("generated", 1, preset="tiny")[0])
     env.close()
+
+
+def test_it_plays_the_native_environments_tasks() -> None:
+    options = {"n": 2, "preset": "tiny"}
+    assert ALFWorldReference().tasks("generated", **options).hash == ALFWorld().tasks("generated", **options).hash
+    assert ALFWorldReference.spec.splits == ALFWorld.spec.splits
 
 
 def test_the_library_is_told_to_use_worker_processes() -> None:
