@@ -48,7 +48,7 @@ format: $(STAMP) ## apply formatting and safe fixes
 	$(BIN)/ruff format .
 
 bench: $(STAMP) ## measure speed, write benchmarks/results
-	$(BIN)/python -m benchmarks
+	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
 clean: ## remove the virtual environment and caches; runs stay
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

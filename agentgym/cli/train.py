@@ -37,6 +37,7 @@ def train(recipe: str, overrides: tuple[str, ...], output: Path | None, resume: 
         recipe = str(given / "recipe.yaml")
     resolved = load_recipe(recipe, overrides)
     check_names(resolved)
+    check_credit(resolved)
     if dry_run:
         click.echo(recipe_text(resolved), nl=False)
         return
@@ -61,6 +62,13 @@ def check_names(recipe: Recipe) -> None:
     for part, source in sources.items():
         if source.split not in found.spec.splits:
             raise ConfigError(f"env.{part}.split: {unknown('split', source.split, found.spec.splits)}")
+
+
+def check_credit(recipe: Recipe) -> None:
+    """Refuse unknown credit modules, estimators and their options."""
+    from agentgym.credit import CreditPipeline
+
+    CreditPipeline.from_recipe(recipe)
 
 
 def run_folder(recipe: Recipe, output: Path | None, resume: bool) -> Path:
