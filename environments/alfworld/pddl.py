@@ -87,7 +87,9 @@ def _declarations(problem: Problem) -> Iterable[str]:
     (object_types if goal.kind == "look_at_obj_in_light" else receptacle_types).add(goal.target)
     locations = {problem.start, *(r.location for r in problem.receptacles)}
     locations.update(place for item in problem.items for place in item.locations)
-    yield from (f"{name}type - rtype" for name in sorted(receptacle_types.union(_DOMAIN_TYPES["rtype"])))
+    # a name may be declared once only, and rooms with a sink have an object of that type
+    receptacle_types.update(set(_DOMAIN_TYPES["rtype"]) - object_types)
+    yield from (f"{name}type - rtype" for name in sorted(receptacle_types))
     yield from (f"{name}type - otype" for name in sorted(object_types.union(_DOMAIN_TYPES["otype"])))
     yield from (f"{name} - location" for name in sorted(locations))
     yield from (f"{r.id} - receptacle" for r in problem.receptacles)

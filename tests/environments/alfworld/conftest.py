@@ -23,7 +23,7 @@ _KINDS = ("cabinet", "countertop", "diningtable", "fridge", "microwave", "sinkba
 
 
 def small_problem(kind: str = "pick_and_place_simple") -> Problem:
-    """Cabinets 2 and 1 and the counter share a spot; a mug in cabinet 1, another on the counter and the sink at once."""
+    """Both cabinets and the counter share a spot; one mug in cabinet 1, another on the counter and in the sink."""
     item, target, sentence = TASKS[kind]
     mug = frozenset({"pickupable", "cleanable", "heatable", "coolable"})
     cabinets = ("cabinet_bar_a", "cabinet_bar_b")

@@ -136,8 +136,8 @@ def test_wording_of_0_3(small: Small) -> None:
 
 
 @pytest.mark.parametrize(
-    "garbage", ["", " ", "\x00", "LOOK", "Go to fridge 1", "go  to fridge 1", "go to loc 1", "take", "\ud800", "x" * 2**20,
-                "put " + "a in " * 2**18, "put mug 1 in", "move  to ", "\u202e\u0000look"]
+    "garbage", ["", " ", "\x00", "LOOK", "Go to fridge 1", "go  to fridge 1", "go to loc 1", "take", "\ud800",
+                "x" * 2**20, "put " + "a in " * 2**18, "put mug 1 in", "move  to ", "\u202e\u0000look"]
 )  # fmt: skip
 def test_garbage_does_nothing(game: Game, garbage: str) -> None:
     before = game.snapshot()[:-1]
