@@ -7,16 +7,15 @@ checks on the model itself that the first one is exact and falls back to the sec
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from agentgym.policies.causal import CausalModel, evaluating
 from agentgym.policies.kv import Ints, SlotTable
 from agentgym.tokens import IntArray
 
@@ -47,41 +46,6 @@ class Backend(Protocol):
         """Forget everything: the weights changed."""
 
 
-class CausalModel:
-    """Calls a transformers causal LM the same way across versions; ``device``, ``window`` in tokens or None."""
-
-    def __init__(self, model: Any) -> None:
-        self.module = model.get_base_model() if hasattr(model, "get_base_model") else model
-        self.config = self.module.config.get_text_config()
-        parameters = inspect.signature(self.module.forward).parameters
-        self.cache_name = "cache" if "cache" in parameters else "past_key_values"
-        self.keep_logits = "logits_to_keep" in parameters
-        self.device: torch.device = self.module.get_input_embeddings().weight.device
-        window = getattr(self.config, "max_position_embeddings", None)
-        self.window: int | None = window if isinstance(window, int) and window > 0 else None
-
-    def __call__(
-        self, ids: torch.Tensor, mask: Any, positions: torch.Tensor, cache: Any, keep: int = 1
-    ) -> torch.Tensor:
-        """Logits [B, keep, V] of the last ``keep`` columns."""
-        options: dict[str, Any] = {self.cache_name: cache}
-        if self.keep_logits:
-            options["logits_to_keep"] = keep
-        out = self.module(
-            input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=cache is not None, **options
-        )
-        logits: torch.Tensor = out.logits
-        return logits[:, -keep:]
-
-    def token_bytes(self) -> int:
-        """Bytes of keys and values per token (an estimate from the configuration)."""
-        config = self.config
-        total = getattr(config, "num_attention_heads", 1) or 1
-        heads = getattr(config, "num_key_value_heads", None) or total
-        size = getattr(config, "head_dim", None) or config.hidden_size // total
-        return int(2 * config.num_hidden_layers * heads * size * self.module.dtype.itemsize)
-
-
 class SlotBackend:
     """Keys and values stay in slots across turns (:class:`~agentgym.policies.kv.SlotTable`)."""
 
@@ -109,35 +73,40 @@ class SlotBackend:
 
     def start(self, sessions: Sequence[str], prompts: Sequence[IntArray], extra: int) -> tuple[torch.Tensor, Ints]:
         """See :class:`Backend`. Of a known session only the part after the longest common prefix is encoded."""
+        return self.encode(list(sessions), self.pending(sessions, prompts, extra))
+
+    def pending(self, sessions: Sequence[str], prompts: Sequence[IntArray], extra: int) -> dict[str, IntArray]:
+        """Give every session a slot with room for ``extra`` more; the end of each prompt that is still to encode."""
         self._capacity = max(len(p) for p in prompts) + extra + 1  # one more for what padding writes
-        self._place(sessions)  # every session has its slot from here on
-        pending: dict[str, IntArray] = {}
+        self.place(sessions)
+        out: dict[str, IntArray] = {}
         for session, prompt in zip(sessions, prompts, strict=True):
             slot = self.table.slot[session]
             known = _common_prefix(self.table.tokens[slot, : self.table.lengths[slot]], prompt[:-1])
             self.table.lengths[slot] = known
-            pending[session] = prompt[known:]
+            out[session] = prompt[known:]
             self.reused += known
             self.encoded += len(prompt) - known
-        return self._encode(list(sessions), pending)
+        return out
 
-    def _encode(self, sessions: list[str], pending: dict[str, IntArray]) -> tuple[torch.Tensor, Ints]:
+    def encode(self, sessions: list[str], pending: dict[str, IntArray]) -> tuple[torch.Tensor, Ints]:
         """Encode ragged new tokens: the heads of the long ones among themselves, then the tails of all at once."""
         sizes = sorted(len(pending[s]) for s in sessions)
         width = max(16, 2 * sizes[len(sizes) // 2])
         width = max(1, min(width, sizes[-1], FORWARD_TOKENS // len(sessions)))
         longer = [s for s in sessions if len(pending[s]) > width]
         if longer:
-            self._encode(longer, {s: pending[s][:-width] for s in longer})
+            self.encode(longer, {s: pending[s][:-width] for s in longer})
             pending = pending | {s: pending[s][-width:] for s in longer}
-        order = self._place(sessions)
+        order = self.place(sessions)
         fresh = [pending[sessions[i]] for i in order]
         ids = np.zeros((len(fresh), width), np.int64)
         for row, new in enumerate(fresh):  # right-aligned: the last column is every row's last token
             ids[row, width - len(new) :] = new
         return self._forward(ids, np.array([len(new) for new in fresh], np.int64)), order
 
-    def _place(self, sessions: Sequence[str]) -> Ints:
+    def place(self, sessions: Sequence[str]) -> Ints:
+        """Make the sessions' slots the window of the next forward; the session index of each of its rows."""
         self._start, order = self.table.place(sessions, self._capacity)
         self._rows = [sessions[i] for i in order]
         return order
@@ -147,7 +116,7 @@ class SlotBackend:
         keep = np.arange(len(tokens), dtype=np.int64)
         if active.sum() <= len(tokens) // 2:
             keep = active.nonzero()[0]
-            keep = keep[self._place([self._rows[i] for i in keep])]
+            keep = keep[self.place([self._rows[i] for i in keep])]
         return self._forward(tokens[keep][:, None], active[keep].astype(np.int64)), keep
 
     def _forward(self, ids: Ints, sizes: Ints) -> torch.Tensor:
@@ -163,26 +132,40 @@ class SlotBackend:
         table.tokens[np.arange(window.start, window.stop)[:, None], write] = ids
         lengths += sizes
         seen = int(lengths.max())
-        device = self.model.device
-        at = torch.from_numpy(positions).to(device)
-        table.cache.begin(window, torch.from_numpy(write).to(device), seen)
-        return self.model(torch.from_numpy(ids).to(device), self._mask(at, seen), at, table.cache)[:, -1]
+        at = torch.from_numpy(positions).to(self.model.device)
+        return self.forward(ids, at, write, self._mask(at, torch.arange(seen, device=at.device)), seen)[:, -1]
 
-    def _mask(self, at: torch.Tensor, seen: int) -> Any:
-        """Attention mask [B, 1, Q, seen] for query positions ``at`` [B, Q]; one per layer kind where they differ."""
-        keys = torch.arange(seen, device=at.device)
-        causal = keys <= at[:, None, :, None]
-        if not self._sliding and len(self._kinds) < 2 and "sliding_attention" not in self._kinds:
-            return self._finish(causal)
-        near = causal & (at[:, None, :, None] - keys < (self._sliding or seen + 1))
+    def forward(self, ids: Ints, at: torch.Tensor, write: Ints, mask: Any, seen: int, keep: int = 1) -> torch.Tensor:
+        """One call on the window: ``ids`` [B, Q] at positions ``at``, stored at ``write``; logits [B, keep, V]."""
+        window = slice(self._start, self._start + len(ids))
+        self.table.cache.begin(window, torch.from_numpy(write).to(self.model.device), seen)
+        return self.model(torch.from_numpy(ids).to(self.model.device), mask, at, self.table.cache, keep)
+
+    def window_lengths(self) -> Ints:
+        """Tokens held by each row of the window."""
+        return self.table.lengths[self._start : self._start + len(self._rows)]
+
+    def _mask(self, at: torch.Tensor, keys: torch.Tensor) -> Any:
+        """The causal mask for query positions ``at`` [B, Q] and key positions ``keys`` [seen]."""
+        return self.masks(keys <= at[:, :, None], at, keys)
+
+    def masks(self, allowed: torch.Tensor, at: torch.Tensor, keys: torch.Tensor) -> Any:
+        """What the model takes as attention mask: ``allowed`` [B, Q, seen] bool, narrowed where layers slide.
+
+        ``at`` [B, Q] and ``keys`` [seen] or [B, 1, seen] are the positions; one mask per layer kind where they differ.
+        """
+        if not self._sliding and "sliding_attention" not in self._kinds:
+            return self._additive(allowed)
+        near = allowed & (at[:, :, None] - keys < (self._sliding or 1 << 40))
         if not self._kinds:
-            return self._finish(near)
-        masks = {"full_attention": causal, "sliding_attention": near}
-        return {kind: self._finish(masks[kind]) for kind in self._kinds}
+            return self._additive(near)
+        by_kind = {"full_attention": allowed, "sliding_attention": near}
+        return {kind: self._additive(by_kind[kind]) for kind in self._kinds}
 
-    def _finish(self, mask: torch.Tensor) -> torch.Tensor:
+    def _additive(self, allowed: torch.Tensor) -> torch.Tensor:
         dtype = self.model.module.dtype
-        return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, torch.finfo(dtype).min)
+        mask = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
+        return mask.masked_fill_(~allowed, torch.finfo(dtype).min)[:, None]
 
 
 class PlainBackend:
@@ -272,16 +255,3 @@ def _probe(model: Any, causal: CausalModel) -> str:
             scale = max(scale, float(whole.abs().max()))
     tolerance = (1e-4 if causal.module.dtype == torch.float32 else 5e-2) * max(scale, 1e-2)
     return "" if worst <= tolerance else f"log-odds differ by {worst:.3g}"
-
-
-@contextlib.contextmanager
-def evaluating(model: Any) -> Iterator[None]:
-    """Evaluation mode inside, the former mode after."""
-    training = model.training
-    if training:
-        model.eval()
-    try:
-        yield
-    finally:
-        if training:
-            model.train()

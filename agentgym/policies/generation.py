@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from agentgym.errors import AgentGymError, ContextOverflow, PolicyFault
-from agentgym.policies.backends import CausalModel, evaluating, make_backend
-from agentgym.policies.kv import Ints
+from agentgym.policies.backends import make_backend
+from agentgym.policies.causal import CausalModel, evaluating
 from agentgym.policies.sampling import RowSampling, draw
 from agentgym.policies.trie import Trie
 from agentgym.policy import FinishReason, Sampling
@@ -155,7 +155,7 @@ class TorchGenerator:
             run.finish = "stop"
             run.problem = PolicyFault(
                 f"session {run.job.session!r}: the model's logits are not finite at response token {len(run.ids)}. "
-                "Weights that diverged in training are the usual cause: lower the learning rate or restore a checkpoint."
+                "Weights that diverged in training are the usual cause: lower the learning rate."
             )
             return
         run.ids.append(token)
@@ -186,8 +186,3 @@ class TorchGenerator:
                 row[:] = False
                 row[list(run.node.children)] = True
         return torch.from_numpy(mask).to(self._device)
-
-
-def rows_of(order: Ints) -> Ints:
-    """The inverse of ``order``: where each prompt's row is."""
-    return order.argsort()

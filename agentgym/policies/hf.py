@@ -183,7 +183,7 @@ def load_model(
         lora, path = base, _adapter_base(base)
     try:
         tokenizer = AutoTokenizer.from_pretrained(base if base.is_dir() else path)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot load a model from {str(path)!r}: {error}") from error
     if lora is not None:

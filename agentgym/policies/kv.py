@@ -103,7 +103,7 @@ class SlotTable:
 
     def most_rows(self, capacity: int) -> int:
         """How many slots of ``capacity`` tokens the memory limit allows, at least one."""
-        return max(1, self.limit_bytes // (self.token_bytes * capacity))
+        return max(1, self.limit_bytes // (self.token_bytes * max(capacity, self.cache.capacity)))
 
     def release(self, session: str) -> None:
         """Free a session's slot."""
@@ -157,16 +157,18 @@ class SlotTable:
         """Give every session a slot; grow or evict as the memory limit demands."""
         new = [session for session in sessions if session not in self.slot]
         slots, room = self.cache.slots, self.cache.capacity
-        if capacity > room:
-            room = min(-(-capacity * 5 // 4 // 64) * 64, max(capacity, self.limit_bytes // self.token_bytes))
-        needed = len(self.slot) + len(new)
+        if not new and capacity <= room:
+            return
+        if capacity > room:  # a quarter more than needed, where that costs no session its slot
+            spare = self.limit_bytes // (self.token_bytes * len(sessions))
+            room = max(capacity, min(capacity * 5 // 4 + 64, spare))
         most = max(self.most_rows(room), len(sessions))
+        needed = len(self.slot) + len(new)
         if needed > most:
             self._evict(needed - most, set(sessions))
             needed = len(self.slot) + len(new)
-        if needed > slots or room > self.cache.capacity:
-            # a larger room may need fewer slots for the same memory
-            self._reallocate(min(max(needed, slots, 2 * slots if needed > slots else 0), most), room)
+        if needed > slots or room > self.cache.capacity:  # more room may have to mean fewer slots
+            self._reallocate(min(max(needed, 2 * slots if needed > slots else slots), most), room)
         free = iter([slot for slot, owner in enumerate(self.owner) if owner is None])
         for session in new:
             slot = next(free)

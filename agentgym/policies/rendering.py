@@ -99,6 +99,8 @@ class ChatRenderer:
 
     def encode(self, texts: Sequence[str]) -> list[IntArray]:
         """Ids of the texts, nothing added; unknown tokens are counted."""
+        if not texts:
+            return []
         lists = self.tokenizer(
             list(texts), add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False
         )["input_ids"]

@@ -2,8 +2,8 @@
 
 The word tokenizer is lossless: a token is a word, a number or a mark with its leading space (" desk", " 12", "."),
 and decoding is concatenation. A word it has not seen is spelled with shorter tokens, at worst letter by letter
-(:func:`spelled_words` counts those); only a character outside printable ASCII and the training text is ``<unk>``,
-and :class:`~agentgym.policies.rendering.ChatRenderer` counts every one of them.
+(:func:`spelled_words` counts those); only a word with a character outside printable ASCII and the given texts is
+``<unk>``, and :class:`~agentgym.policies.rendering.ChatRenderer` counts every one of them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def make_tokenizer(
     build = _word_backend if config.tokenizer == "word" else _bpe_backend
     backend = build(unique, config.vocab_size - len(SPECIAL) - len(tag_tokens))
     backend.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in tag_tokens])
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=backend,
         pad_token=PAD,
         unk_token=UNKNOWN,
@@ -158,7 +158,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast, config: TinyModelSection, see
         dtype="float32",
     )
     with torch.random.fork_rng(devices=[]):
-        torch.random.default_generator.manual_seed(derive_seed("tiny-model", seed))
+        torch.default_generator.manual_seed(derive_seed("tiny-model", seed))
         model = LlamaForCausalLM(shape)
     generation = model.generation_config
     if generation is not None:
