@@ -31,7 +31,6 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    # ruff: noqa: F401
     from agentgym.rollouts.api import rollout
     from agentgym.rollouts.config import Limits, RolloutConfig, RolloutStats
     from agentgym.rollouts.engine import RolloutEngine

@@ -189,8 +189,8 @@ class _Run:
         engine = self.engine
         loop = asyncio.get_running_loop()
         engine._live = engine.pool.limit
-        engine._slots = slots = [loop.create_task(self._slot()) for _ in range(engine._live)]
         lag = loop.create_task(self._watch_lag())
+        engine._slots = slots = [loop.create_task(self._slot()) for _ in range(engine._live)]
         try:
             done, _ = await asyncio.wait(slots, return_when=asyncio.FIRST_EXCEPTION)
             for slot in done:

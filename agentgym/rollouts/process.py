@@ -22,9 +22,10 @@ from typing import Any
 from agentgym import errors
 from agentgym.environment import Environment
 from agentgym.errors import AgentGymError, EnvironmentFault
+from agentgym.rollouts import worker
 from agentgym.rollouts.config import Limits
 from agentgym.rollouts.handles import MAX_TAIL, EnvHandle, checked
-from agentgym.rollouts.worker import HEADER, _frame
+from agentgym.rollouts.worker import HEADER, to_frame
 from agentgym.types import Observation, Step, Task
 
 DEATH_POLL = 1.0  # seconds between looks at the exit code while waiting for an answer
@@ -68,6 +69,11 @@ class ProcessHandle(EnvHandle):
             await self._call("the constructor", self._limits.reset_timeout, "start", self._reference, self._options)
 
     def _spawn(self) -> None:
+        if worker.loading:
+            raise AgentGymError(
+                "the script that defines the environment starts rollouts whenever it is imported, and each worker "
+                "process imports it. Put what it runs under: if __name__ == '__main__':"
+            )
         ours, theirs = socket.socketpair()
         self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - lives as long as the worker; has no name on disk
         environ = dict(os.environ)
@@ -104,17 +110,17 @@ class ProcessHandle(EnvHandle):
         self.broken, self.fate = True, "cancelled"  # until the whole answer is here
         deadline = time.monotonic() + timeout
         try:
-            frame = _frame(request)
+            frame = to_frame(request)
             async with asyncio.timeout(timeout):
                 await asyncio.get_running_loop().sock_sendall(self._live_socket(), frame)
             (size,) = HEADER.unpack(await self._read(HEADER.size, deadline))
             answer = pickle.loads(await self._read(size, deadline))
         except TimeoutError:
             self.fate = "deadline"
+            tail = self._tail()
             self._kill()
-            raise EnvironmentFault(
-                f"{what} took longer than {timeout:g} s; its worker was killed", log_tail=self._tail()
-            ) from None
+            message = f"{what} took longer than {timeout:g} s; its worker was killed"
+            raise EnvironmentFault(message, log_tail=tail) from None
         except (OSError, EOFError):
             raise self._death(what) from None
         except Exception as error:  # a task or an answer that cannot travel between processes
@@ -183,7 +189,7 @@ class ProcessHandle(EnvHandle):
         """Tell a healthy worker to end, without waiting; :meth:`close` then collects it."""
         if self._socket is not None and not self.broken:
             with contextlib.suppress(OSError):
-                self._socket.send(_frame(("close",)))
+                self._socket.send(to_frame(("close",)))
 
     def close(self, timeout: float = 0.0) -> None:
         process = self._process

@@ -20,11 +20,22 @@ import traceback
 from typing import Any
 
 HEADER = struct.Struct("<I")
+#: True in a worker while it imports the environment: workers must not breed
+loading = False
 PARENT_POLL = 1.0  # seconds between looks whether the parent is still there
 
 
 def load_class(module: str, qualname: str, file: str | None) -> Any:
     """The class ``module:qualname``; from its file where the module cannot be imported by name (scripts, tests)."""
+    global loading
+    loading = True
+    try:
+        return _load(module, qualname, file)
+    finally:
+        loading = False
+
+
+def _load(module: str, qualname: str, file: str | None) -> Any:
     found: Any = None
     try:
         # a script's own module must not be imported as __main__: that is us
@@ -60,9 +71,9 @@ def main(fd: int, parent: int) -> None:
                     answer: tuple[Any, ...] = ("ok", None)
                 else:
                     answer = ("ok", _serve(env, *request))
-                frame = _frame(answer)
+                frame = to_frame(answer)
             except BaseException as error:  # SystemExit and KeyboardInterrupt too: the parent must hear of it
-                frame = _frame(("error", type(error).__module__, type(error).__name__, str(error), _tail()))
+                frame = to_frame(("error", type(error).__module__, type(error).__name__, str(error), _tail()))
             try:
                 sock.sendall(frame)
             except OSError:  # the parent has closed
@@ -82,7 +93,7 @@ def _serve(env: Any, method: str, *args: Any) -> Any:
     return getattr(env, method)(*args)
 
 
-def _frame(message: Any) -> bytes:
+def to_frame(message: Any) -> bytes:
     data = pickle.dumps(message, protocol=5)
     return HEADER.pack(len(data)) + data
 
