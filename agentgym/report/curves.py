@@ -130,8 +130,8 @@ def _figure(title: str, note: str, metrics: Metrics, draw: Callable[[Axes, Metri
         "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK,
     }  # fmt: skip
     with matplotlib.rc_context(style):
-        figure = Figure(figsize=(4.6, 2.7), layout="constrained")
-        ax = figure.add_subplot()
+        figure = Figure(figsize=(4.6, 2.7))
+        ax = figure.add_axes((0.11, 0.165, 0.87, 0.80))  # fixed: a layout engine would double the time
         if not draw(ax, metrics):
             return FigureView(title, note, None)
         ax.set_xlabel("step")
