@@ -33,5 +33,3 @@ def test_limits_and_short_scripts():
     assert record(env, TASK, ["0"]).termination is Termination.AGENT_STOP
     assert record(Counter(length=99), TASK, ["0"] * 99).termination is Termination.MAX_TURNS
     assert not record(env, TASK, ["3"] * 9).success
-
-

@@ -167,7 +167,7 @@ def test_forgotten_engine_leaves_nothing():
 def test_constructor_failure_that_is_the_users_is_raised():
     with pytest.raises(DataError, match="no game files"):
         rollout(Broken, SeededPolicy(), tasks_for("x", 3))
-    with pytest.raises(ConfigError, match="no option 'lenght'. Did you mean 'length'"):
+    with pytest.raises(ConfigError, match=r"no option 'lenght'\. Did you mean 'length'"):
         rollout(Counter, SeededPolicy(), tasks_for("x", 3), env_options={"lenght": 3})
 
 
