@@ -168,7 +168,8 @@ class RLSection(Section):
     result. ``token_divisor``: the constant of seq-mean-token-sum-norm; None: limits.max_response_tokens times the
     turn limit (chat layout), or once (window layout). ``old_logprobs``: ``sampler`` takes the recorded ones, which
     are exact; ``trainer`` recomputes them and weighs by the truncated ratio to the sampler's, for generators whose
-    numbers differ (vLLM).
+    numbers differ (vLLM). ``max_seconds``/``max_cpu_seconds``: no further step once rollouts and updates together have
+    taken that long.
     """
 
     steps: int = Field(100, ge=0)
@@ -197,6 +198,7 @@ class RLSection(Section):
     invalid_penalty: float = Field(0.0, ge=0)
     success_reward: float | None = None
     max_seconds: float | None = Field(None, gt=0)
+    max_cpu_seconds: float | None = Field(None, gt=0)
 
 
 class EstimatorSection(Section):

@@ -6,9 +6,10 @@ and may be replaced by freshly drawn tasks.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,7 +25,14 @@ from agentgym.types import Episode, Group, Task, TaskSet, Termination
 class Engine(Protocol):
     """What is used of :class:`agentgym.rollouts.RolloutEngine`."""
 
-    def run_sync(self, tasks: Sequence[Task], n: int, seed: int, **options: Any) -> list[Group]:
+    def run_sync(
+        self,
+        tasks: Iterable[Task],
+        n: int = 1,
+        seed: int = 0,
+        on_episode: Callable[[Episode], None] | None = None,
+        collect: bool = True,
+    ) -> list[Group]:
         """Groups of ``n`` episodes, one a task, in order."""
         ...
 
@@ -141,4 +149,4 @@ def episode_metrics(episodes: Sequence[Episode], prefix: str = "train") -> dict[
 
 def _repeats(episode: Episode) -> int:
     """Turns that repeat the action of the turn before."""
-    return sum(a.action is not None and a.action == b.action for a, b in zip(episode.turns, episode.turns[1:], strict=False))
+    return sum(a.action is not None and a.action == b.action for a, b in itertools.pairwise(episode.turns))

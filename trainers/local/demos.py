@@ -117,9 +117,7 @@ def masked(row: TokenRow, turns: frozenset[int]) -> TokenRow:
     if not turns:
         return row
     out = np.isin(row.turns, list(turns)) & row.mask
-    return TokenRow(
-        row.ids, row.mask & ~out, np.where(out, np.float32(0), row.logprobs), np.where(out, -1, row.turns)
-    )
+    return TokenRow(row.ids, row.mask & ~out, np.where(out, np.float32(0), row.logprobs), np.where(out, -1, row.turns))
 
 
 def success_rate(episodes: Sequence[Episode]) -> float:

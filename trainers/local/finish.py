@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,9 @@ from agentgym.config.loader import recipe_text
 from agentgym.config.recipe import Recipe
 from agentgym.credit import CreditPipeline
 from agentgym.seeding import derive_seed
-from agentgym.trainers.local import panels
 from agentgym.trainers.local import model as models
-from agentgym.trainers.local.checkpoint import load_weights
+from agentgym.trainers.local import panels
+from agentgym.trainers.local.checkpoint import load_weights, trainable
 
 if TYPE_CHECKING:
     from agentgym.trainers.local.trainer import LocalTrainer
@@ -60,34 +61,33 @@ def final_evaluation(trainer: LocalTrainer) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     done = {(r["policy"], r["name"], r["panel"], tuple(r["order"])) for r in results}
     env = trainer.recipe.env
-    trained = trainer.state.order
+    sources = [(s, panels.optional_task_set(trainer.env, s, trainer.progress.note)) for s in (env.test, *env.extra_tests)]
     for label, folder, order in _policies(trainer):
         load_weights(trainer.model, folder)
         trainer.policy.refresh()
-        for source in (env.test, *env.extra_tests):
-            tasks = panels.optional_task_set(trainer.env, source, trainer.progress.note)
+        for source, tasks in sources:
             if tasks is None or (label, source.label, tasks.hash, tuple(order)) in done:
                 continue
             seed = derive_seed(trainer.recipe.seed, "final", source.label)
-            result, _ = panels.score_panel(
-                trainer.eval_engine, tasks, trainer.recipe.eval.attempts, seed, trainer._episode_done
-            )
-            results.append({"policy": label, "name": source.label, "split": source.split, "order": order, **result})
+            store = trainer.run_dir / "episodes" / f"{label}-{source.label.replace('/', '-')}.agym"
+            result = panels.score_panel(trainer.eval_engine, trainer.recipe, tasks, seed, trainer._episode_done, store)
+            results.append({**result, "policy": label, "name": source.label, "order": order})
             panels.write_json(path, results)
             trainer.progress.note(
                 f"{label:8s} {source.label}: success {result['success']:.1%} "
                 f"[{result['success_low']:.1%}, {result['success_high']:.1%}] on {result['tasks']} tasks"
             )
+    trainer.tick()
     panels.write_json(trainer.run_dir / "facts.json", facts(trainer, results))
     _report(trainer)
-    return [r for r in results if r["policy"] == "sft" or r["order"] == trained]
+    return results
 
 
 def _policies(trainer: LocalTrainer) -> list[tuple[str, Path, list[int]]]:
     """Label, checkpoint and progress of the policies to compare; the trained one last, so that it stays loaded."""
     root = trainer.run_dir / "checkpoints"
     newest = root / trainer.state.name
-    out = [("trained", newest, trainer.state.order)]
+    out = [("trained" if trainer.state.rl_step else "sft", newest, trainer.state.order)]
     if trainer.state.rl_step and (root / "sft").is_dir():
         out.insert(0, ("sft", root / "sft", [1, trainer.state.sft_step, 0]))
     return out
@@ -109,6 +109,7 @@ def facts(trainer: LocalTrainer, results: list[dict[str, Any]]) -> dict[str, Any
         "machine": f"{platform.machine()} {platform.system()}",
         "threads": torch.get_num_threads(),
         "model": models.describe(trainer.model),
+        "model_hash": weights_hash(trainer.model),
         "environment": recipe.env.name,
         "train_tasks": len(trainer.tasks),
         "train_hash": trainer.tasks.hash,
@@ -117,9 +118,21 @@ def facts(trainer: LocalTrainer, results: list[dict[str, Any]]) -> dict[str, Any
         "sft_steps": state.sft_step,
         "rl_steps": state.rl_step,
         "counts": state.counts,
+        "wall_seconds": state.seconds["wall"],
+        "cpu_seconds": state.seconds["cpu"],
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "seconds": state.seconds,
         "success": {f"{r['policy']}/{r['name']}": r["success"] for r in results},
     }
+
+
+def weights_hash(model: Any) -> str:
+    """A hash of the trainable parameters, by name."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name, tensor in sorted(trainable(model).items()):
+        digest.update(name.encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _report(trainer: LocalTrainer) -> None:

@@ -104,7 +104,7 @@ def score(model: Any, batch: MicroBatch, temperature: float = 1.0) -> Scores:
 
     pieces = [
         checkpoint(part, piece, targets, use_reentrant=False)
-        for piece, targets in zip(hidden.split(size), batch.targets.split(size), strict=True)
+        for piece, targets in zip(torch.split(hidden, size), torch.split(batch.targets, size), strict=True)
     ]
     logprobs, entropy, top = (torch.cat(column) for column in zip(*pieces, strict=True))
     return Scores(logprobs, entropy, top)

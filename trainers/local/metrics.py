@@ -70,7 +70,7 @@ def _tensorboard(folder: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder), flush_secs=30)  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder), flush_secs=30)
 
 
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:

@@ -37,8 +37,8 @@ def choose_device(name: str) -> torch.device:
 def base_folder(recipe: Recipe, run_dir: Path) -> Path | str:
     """Where the untrained model comes from; a tiny one is made once and kept in ``RUN/base``."""
     if recipe.model.path is not None:
-        return recipe.model.path
-    folder = run_dir / "base"
+        return Path(recipe.model.path).resolve() if Path(recipe.model.path).exists() else recipe.model.path
+    folder = run_dir.resolve() / "base"
     if (folder / "config.json").is_file():
         return folder
     from agentgym.policies.tiny import make_tiny
@@ -89,10 +89,10 @@ def load_model(settings: ModelSection, source: Path | str, seed: int) -> tuple[A
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     device = choose_device(settings.device)
-    frozen = torch.bfloat16 if settings.dtype == "bfloat16" or (settings.dtype, device.type) == ("auto", "cuda") else None
-    dtype = frozen if frozen is not None and settings.lora is not None else torch.float32
-    tokenizer = AutoTokenizer.from_pretrained(source)  # type: ignore[no-untyped-call]
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+    low = settings.dtype == "bfloat16" or (settings.dtype == "auto" and device.type == "cuda")
+    dtype = torch.bfloat16 if low and settings.lora is not None else torch.float32
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
     if settings.gradient_checkpointing:
         model.config.use_cache = False
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -75,7 +75,7 @@ class Optimizer:
             by_name.setdefault(name, {})[field] = value
         unknown = sorted(set(by_name) - set(self.names))
         if unknown:
-            raise AgentGymError(f"the optimiser state is of another model: it has {unknown[0]!r}, which this one has not")
+            raise AgentGymError(f"the optimiser state is of another model, which has a parameter {unknown[0]!r}")
         for name, parameter in zip(self.names, self.parameters, strict=True):
             if name in by_name:
                 # AdamW keeps its step counters as float32 tensors next to the parameter (fused)

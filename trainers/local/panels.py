@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentgym.config.recipe import TaskSource
+from agentgym.config.recipe import Recipe, TaskSource
 from agentgym.environment import Environment
 from agentgym.errors import DataError
-from agentgym.trainers.local.collect import Engine, episode_metrics
-from agentgym.types import Episode, Group, TaskSet
-
-Z = 1.959964  # 95 %
+from agentgym.evaluation import setup_facts, summarise
+from agentgym.rollouts import RolloutEngine
+from agentgym.store import EpisodeStore
+from agentgym.types import Episode, TaskSet
 
 
 def task_set(env: Environment, source: TaskSource) -> TaskSet:
@@ -41,59 +39,31 @@ def optional_task_set(env: Environment, source: TaskSource, note: Callable[[str]
         return None
 
 
-def interval(rates: Sequence[float], attempts: int) -> tuple[float, float]:
-    """Wilson's 95 % interval over tasks; several attempts of a task count as much as they are independent.
-
-    The effective sample size is p(1-p) / var(mean of task rates), bounded by the number of tasks and of episodes.
-    """
-    n = len(rates)
-    if not n:
-        return 0.0, 1.0
-    p = sum(rates) / n
-    spread = sum((r - p) ** 2 for r in rates) / max(1, n - 1) / n
-    size = float(n) if attempts == 1 or not spread else min(max(p * (1 - p) / spread, n), n * attempts)
-    centre = p + Z * Z / (2 * size)
-    half = Z * math.sqrt(p * (1 - p) / size + Z * Z / (4 * size * size))
-    scale = 1 + Z * Z / size
-    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
-
-
 def score_panel(
-    engine: Engine,
+    engine: RolloutEngine,
+    recipe: Recipe,
     tasks: TaskSet,
-    attempts: int,
     seed: int,
     on_episode: Callable[[Episode], None] | None = None,
-) -> tuple[dict[str, Any], list[Group]]:
-    """Play a panel; returns a result record and the groups."""
-    started = time.perf_counter()
-    groups = engine.run_sync(list(tasks), n=attempts, seed=seed, on_episode=on_episode)
-    rates = [sum(e.success for e in group) / len(group) for group in groups]
-    low, high = interval(rates, attempts)
-    episodes = [e for group in groups for e in group]
-    kinds: dict[str, list[float]] = defaultdict(list)
-    for group, rate in zip(groups, rates, strict=True):
-        kinds[group.task.kind].append(rate)
-    means = episode_metrics(episodes, "eval")
-    result: dict[str, Any] = {
-        "tasks": len(tasks),
-        "attempts": attempts,
-        "panel": tasks.hash,
-        "seed": seed,
-        "success": sum(rates) / max(1, len(rates)),
-        "success_low": low,
-        "success_high": high,
-        "outcome": means["eval/outcome"],
-        "turns": means["eval/turns"],
-        "invalid_rate": means["eval/invalid_rate"],
-        "errors": int(means["eval/errors"]),
-        "seconds": time.perf_counter() - started,
-    }
-    if len(kinds) > 1:
-        result["kinds"] = {
-            kind: {"tasks": len(values), "success": sum(values) / len(values)} for kind, values in sorted(kinds.items())
-        }
-    return result, groups
+    store: Path | None = None,
+) -> dict[str, Any]:
+    """Play a panel ``eval.attempts`` times; the result record of :mod:`agentgym.evaluation`.
+
+    ``store``: file that receives the episodes, replacing what an earlier, unfinished try left there.
+    """
+    started = time.perf_counter(), time.process_time()
+    groups = engine.run_sync(tasks, n=recipe.eval.attempts, seed=seed, on_episode=on_episode)
+    setup = setup_facts(recipe.env.name, engine.config, recipe.env.options)
+    report = summarise(groups, tasks, recipe.eval.attempts, seed=seed, setup=setup)
+    report.seconds, report.cpu_seconds = time.perf_counter() - started[0], time.process_time() - started[1]
+    if store is not None:
+        store.parent.mkdir(exist_ok=True)
+        store.unlink(missing_ok=True)
+        with EpisodeStore(store) as file:
+            for group in groups:
+                for episode in group:
+                    file.append(episode)
+    return report.to_dict()
 
 
 def flat(result: dict[str, Any]) -> dict[str, float]:

@@ -45,6 +45,7 @@ class LocalTrainer:
         self.store = CheckpointStore(self.run_dir, recipe.checkpoint.keep)
         self.state = RunState()
         self.watchdog = Watchdog()
+        self._clock = time.perf_counter(), time.process_time()
 
     def run(self) -> list[dict[str, Any]]:
         """Train from where the run stands to its end."""
@@ -141,16 +142,16 @@ class LocalTrainer:
             seconds, clock = time.perf_counter() - clock, time.perf_counter()
             self.state.sft_step = done
             self.state.spend("sft", seconds)
-            self.log.write("sft", done, metrics | {"time/update": seconds})
+            self.log.write("sft", done, metrics | {"time/update": seconds} | self.tick())
             if done % 10 == 0 or done == settings.steps:
                 self.progress.show("sft", done, settings.steps, metrics | {"time/update": seconds})
             if every and done % every == 0 and done < settings.steps:
                 self._save()
             self.guard.check()
 
-        WarmStart(
-            self.model, self.optimizer, demos.rows, settings, self.recipe.seed, self.recipe.rl.micro_tokens
-        ).run(self.state.sft_step, after)
+        WarmStart(self.model, self.optimizer, demos.rows, settings, self.recipe.seed, self.recipe.rl.micro_tokens).run(
+            self.state.sft_step, after
+        )
 
     def _reinforce(self) -> None:
         recipe, state = self.recipe, self.state
@@ -165,15 +166,14 @@ class LocalTrainer:
             metrics = self._step(collector, update, reference)
             due = bool(recipe.eval.every) and state.rl_step % recipe.eval.every == 0
             metrics |= panels.flat(self._evaluate_panel()) if due and recipe.rl.steps else {}
-            self.log.write("rl", state.rl_step, metrics)
+            self.log.write("rl", state.rl_step, metrics | self.tick())
             self.progress.show("rl", state.rl_step, recipe.rl.steps, metrics)
             if recipe.checkpoint.every and state.rl_step % recipe.checkpoint.every == 0:
                 self._save()
 
-    def _step(
-        self, collector: Collector, update: PolicyUpdate, reference: Reference | None
-    ) -> dict[str, float]:
+    def _step(self, collector: Collector, update: PolicyUpdate, reference: Reference | None) -> dict[str, float]:
         """One training step. The state changes only after the update, so an interrupt before it repeats the step."""
+        began = time.perf_counter(), time.process_time()
         self.policy.refresh()
         data = collector.collect(self.state.rl_step)
         metrics = data.metrics | self.watchdog.check([e for g in data.groups for e in g], self.state.rl_step)
@@ -187,6 +187,9 @@ class LocalTrainer:
         )  # fmt: skip
         for activity in ("rollout", "credit", "update"):
             self.state.spend(activity, metrics[f"time/{activity}"])
+        self.state.spend("rl_seconds", time.perf_counter() - began[0])
+        self.state.spend("rl_cpu_seconds", time.process_time() - began[1])
+        metrics["time/rl_cpu"] = self.state.seconds["rl_cpu_seconds"]
         return metrics
 
     def _reference(self) -> Reference:
@@ -204,21 +207,19 @@ class LocalTrainer:
         return reference
 
     def _out_of_time(self) -> bool:
-        limit = self.recipe.rl.max_seconds
-        spent = sum(self.state.seconds.get(key, 0.0) for key in ("rollout", "credit", "update"))
-        if limit is None or spent < limit:
-            return False
-        self.progress.note(f"rl.max_seconds={limit:g} reached after {self.state.rl_step} RL steps")
-        return True
+        for name in ("max_seconds", "max_cpu_seconds"):
+            limit, spent = getattr(self.recipe.rl, name), self.state.seconds.get(f"rl_{name[4:]}", 0.0)
+            if limit is not None and spent >= limit:
+                self.progress.note(f"rl.{name}={limit:g} reached after {self.state.rl_step} RL steps")
+                return True
+        return False
 
     # --- evaluation
 
     def _evaluate_panel(self) -> dict[str, Any]:
         self.policy.refresh()
         seed = derive_seed(self.recipe.seed, "eval")
-        result, _ = panels.score_panel(
-            self.eval_engine, self.panel, self.recipe.eval.attempts, seed, self._episode_done
-        )
+        result = panels.score_panel(self.eval_engine, self.recipe, self.panel, seed, self._episode_done)
         self.state.spend("eval", result["seconds"])
         return result
 
@@ -226,7 +227,7 @@ class LocalTrainer:
         """Score the evaluation panel before the first RL step, and log it."""
         result = self._evaluate_panel()
         metrics = panels.flat(result)
-        self.log.write("rl", 0, metrics)
+        self.log.write("rl", 0, metrics | self.tick())
         self.progress.show("rl", 0, self.recipe.rl.steps, metrics)
         return result
 
@@ -244,7 +245,16 @@ class LocalTrainer:
 
     # --- saving
 
+    def tick(self) -> dict[str, float]:
+        """Add the time since the last call to the run's totals, over all resumes; returns them as metrics."""
+        now = time.perf_counter(), time.process_time()
+        for name, before, after in zip(("wall", "cpu"), self._clock, now, strict=True):
+            self.state.spend(name, after - before)
+        self._clock = now
+        return {f"time/total_{name}": self.state.seconds[name] for name in ("wall", "cpu")}
+
     def _save(self, pinned: bool = False) -> None:
+        self.tick()
         state = self.state
         state.metrics = self.log.offset
         state.watchdog = self.watchdog.state_dict()

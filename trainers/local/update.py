@@ -182,9 +182,7 @@ class PolicyUpdate:
         metrics["train/updates"] = float(len(parts))
         return metrics
 
-    def _minibatch(
-        self, rows: list[TrainRow], step: int, first: bool, metrics: dict[str, float]
-    ) -> dict[str, float]:
+    def _minibatch(self, rows: list[TrainRow], step: int, first: bool, metrics: dict[str, float]) -> dict[str, float]:
         settings = self.settings
         device = self.optimizer.parameters[0].device
         batches = micro_batches(

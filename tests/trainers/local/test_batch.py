@@ -109,8 +109,12 @@ def test_padding_is_right_and_never_read(rows):
 
 def test_a_row_full_of_the_padding_id_is_kept():
     # the padding id (0) and "end" ids inside a row mean nothing: masks come from recorded spans
-    row = TokenRow(np.zeros(6, np.int32), np.array([0, 1, 1, 0, 1, 1], bool), np.zeros(6, np.float32),
-                   np.array([-1, 0, 0, -1, 1, 1], np.int32))
+    row = TokenRow(
+        np.zeros(6, np.int32),
+        np.array([0, 1, 1, 0, 1, 1], bool),
+        np.zeros(6, np.float32),
+        np.array([-1, 0, 0, -1, 1, 1], np.int32),
+    )
     (batch,) = micro_batches([TrainRow(row, np.ones(6, np.float32))])
     assert batch.positions.tolist() == [0, 1, 3, 4]
 

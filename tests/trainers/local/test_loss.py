@@ -129,7 +129,7 @@ def test_gradient_flows_only_through_sampled_tokens(rows):
     model = make_model()
     (row,) = [rows[3]]
     (batch,) = micro_batches([row])
-    hidden, head = loss_module.hidden_and_head(model, batch)
+    hidden, _ = loss_module.hidden_and_head(model, batch)
     assert hidden.shape[0] == row.trained  # logits exist only there
     seen = []
     model.model.register_forward_hook(lambda m, i, out: out.last_hidden_state.retain_grad() or seen.append(out))

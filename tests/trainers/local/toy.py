@@ -18,9 +18,7 @@ class Bandit(Environment):
 
     def tasks(self, split: str = "train", **options: Any) -> TaskSet:
         count = options.get("n", 8)
-        return TaskSet(
-            (Task("toy-bandit", f"{split}-{i}", split, i, data=COLOURS[i % 4]) for i in range(count)), split
-        )
+        return TaskSet((Task("toy-bandit", f"{split}-{i}", split, i, data=COLOURS[i % 4]) for i in range(count)), split)
 
     def reset(self, task: Task) -> Observation:
         self.colour = task.data
