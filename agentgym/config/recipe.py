@@ -138,7 +138,7 @@ class SFTSection(Section):
     """Warm start from expert demonstrations. ``steps`` 0: none.
 
     ``noise``: share of demonstration turns replaced by a random admissible action (trains recovery; the noisy
-    actions themselves are not imitated unless ``train_on_noise``). ``only_success``: drop failed demonstrations.
+    actions themselves are not imitated unless ``train_on_noise``); ``noise_exclude``: actions never drawn as noise. ``only_success``: drop failed demonstrations.
     ``min_valid``: a valid-action rate below this after the warm start is warned about before RL.
     """
 
@@ -146,6 +146,7 @@ class SFTSection(Section):
     episodes: int = Field(1000, ge=1)
     expert: str = "expert"
     noise: float = Field(0.0, ge=0, le=1)
+    noise_exclude: list[str] = Field(default_factory=list)
     train_on_noise: bool = False
     only_success: bool = True
     batch_size: int = Field(16, ge=1)

@@ -70,20 +70,22 @@ class ExpertPolicy(Policy):
 class NoisyPolicy(Policy):
     """``base``, but with probability ``epsilon`` a random admissible action, marked ``info["noise"] = True``.
 
-    Demonstrations with noise show how to recover; the marked turns need not be imitated.
+    Demonstrations with noise show how to recover; the marked turns need not be imitated. ``exclude``: actions never
+    taken as noise (``help`` teaches nothing and its answer is long).
     """
 
-    def __init__(self, base: Policy, epsilon: float, *, name: str = "") -> None:
+    def __init__(self, base: Policy, epsilon: float, *, exclude: Sequence[str] = (), name: str = "") -> None:
         if not 0 <= epsilon <= 1:
             raise ConfigError(f"noise epsilon must be in [0, 1], got {epsilon}")
-        self.base, self.epsilon = base, epsilon
+        self.base, self.epsilon, self.exclude = base, epsilon, frozenset(exclude)
         self.name = name or f"{base.name}+noise{epsilon:g}"
         self.needs_expert = base.needs_expert
 
     async def act(self, request: PolicyRequest) -> SampledTurn:
         """A random action or the base policy's answer."""
         if request.admissible and python_rng("noise", request.seed).random() < self.epsilon:
-            return SampledTurn(request.format.render(_random_action(request, self.name)), info={"noise": True})
+            action = _random_action(request, self.name, self.exclude)
+            return SampledTurn(request.format.render(action), info={"noise": True})
         return await self.base.act(request)
 
     def release(self, session: str) -> None:
@@ -95,10 +97,11 @@ class NoisyPolicy(Policy):
         await self.base.aclose()
 
 
-def _random_action(request: PolicyRequest, name: str) -> str:
+def _random_action(request: PolicyRequest, name: str, exclude: frozenset[str] = frozenset()) -> str:
     if not request.admissible:
         raise PolicyFault(
             f"policy {name!r}: the environment lists no admissible actions in session {request.session!r}, "
             f"turn {request.turn}"
         )
-    return python_rng("random-action", request.seed).choice(list(request.admissible))
+    actions = [action for action in request.admissible if action not in exclude] or list(request.admissible)
+    return python_rng("random-action", request.seed).choice(actions)

@@ -70,13 +70,13 @@ class Demonstrations:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def expert_policy(name: str, noise: float) -> Policy:
-    """The demonstrator of a recipe: a policy by name, with noise."""
+def expert_policy(name: str, noise: float, exclude: Sequence[str] = ()) -> Policy:
+    """The demonstrator of a recipe: a policy by name, with noise of all admissible actions but ``exclude``."""
     from agentgym.policies import load_policy
     from agentgym.policies.scripted import NoisyPolicy
 
     base: Policy = load_policy(name)
-    return NoisyPolicy(base, noise) if noise else base
+    return NoisyPolicy(base, noise, exclude=exclude) if noise else base
 
 
 def demonstrations(groups: Sequence[Group], only_success: bool, train_on_noise: bool) -> Demonstrations:

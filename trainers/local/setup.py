@@ -83,7 +83,7 @@ def get_demonstrations(
 
     settings = recipe.sft
     teacher = DemonstrationPolicy(
-        expert_policy(settings.expert, settings.noise), policy.renderer, end_of_response(policy), window
+        expert_policy(settings.expert, settings.noise, settings.noise_exclude), policy.renderer, end_of_response(policy), window
     )
     groups = []
     with make_engine(recipe, teacher, recipe.train_sampling()) as engine:
