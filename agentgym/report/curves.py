@@ -84,7 +84,7 @@ def _success(ax: Axes, metrics: Metrics) -> bool:
     tx, ty = series(metrics, "train/success")
     if tx:
         ax.plot(tx, ty, color=COLOURS[5], label="train", linewidth=1)
-    ax.set_ylim(0, 1)
+    ax.set_ylim(0, 1.02)
     return bool(x or tx)
 
 

@@ -45,8 +45,8 @@ def before_after(run: Run) -> BeforeAfter:
         kinds = [found if isinstance(found := side.get("kinds"), dict) else {} for side in data]
         for kind in dict.fromkeys([*kinds[0], *kinds[1]]):
             pair = [found if isinstance(found := side.get(kind), dict) else {} for side in kinds]
-            count = (pair[1] or pair[0]).get("tasks", "")
-            table.rows.append(Row(str(kind), _rate(pair[0]), _rate(pair[1]), "", f"{count} tasks", is_kind=True))
+            count = (pair[1] or pair[0]).get("tasks", 0)
+            table.rows.append(Row(str(kind), _rate(pair[0]), _rate(pair[1]), "", _count(count, "task"), is_kind=True))
     return table
 
 
@@ -81,10 +81,14 @@ def _change(before: dict[str, Any], after: dict[str, Any]) -> str:
     return f"{plain} [{100 * found.low:+.1f}, {100 * found.high:+.1f}], p = {found.p_value:.2g}"
 
 
+def _count(number: Any, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _note(data: dict[str, Any]) -> str:
-    parts = [f"{data['tasks']} tasks" if "tasks" in data else "", f"{data.get('attempts', 1)} attempts"]
+    parts = [_count(data["tasks"], "task") if "tasks" in data else "", _count(data.get("attempts", 1), "attempt")]
     parts.append(f"panel {data['panel']}" if data.get("panel") else "")
-    parts.append(f"{data.get('errors')} errors, counted as unsolved" if data.get("errors") else "no errors")
+    parts.append(f"{_count(data['errors'], 'error')}, counted as unsolved" if data.get("errors") else "no errors")
     return ", ".join(part for part in parts if part)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -247,3 +249,8 @@ def test_a_shift_of_all_outcomes_changes_no_contrast(group: MakeGroup, outcomes:
         )
         np.testing.assert_allclose(np.concatenate(a), np.concatenate(b), atol=1e-7)
         assert abs(sum(x[0] for x in a)) < 1e-7
+
+
+def test_importing_credit_and_statistics_loads_neither_torch_nor_scipy() -> None:
+    code = "import sys, agentgym.credit, agentgym.statistics; print(sorted({'torch', 'scipy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

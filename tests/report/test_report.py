@@ -127,7 +127,7 @@ def test_a_complete_run(run: Path) -> None:
     text = " ".join(" ".join(checker.text).split())
     for shown in (
         "tiny & quick", "Success on test: 25.0% [11.0%, 47.0%] before RL, 75.0% [53.0%, 89.0%] after.",
-        "+50.0 points", "pick <one>", "1 errors, counted as unsolved", "panel abc123", "f00d", "peak memory", "812",
+        "+50.0 points", "pick <one>", "1 error, counted as unsolved", "panel abc123", "f00d", "peak memory", "812",
         "rollout 12.5, update 3", "Before training: alfworld pick mug",
         "After training, the same task: alfworld pick mug",
         "A failure: alfworld pick key", "invalid response, refused action", "seed: 3",
