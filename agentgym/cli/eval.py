@@ -73,7 +73,7 @@ def evaluate(
     """
     recipe = _recipe(what, model)
     recipe = _changed(recipe, settings, env_options, task_options, overrides)
-    check_names(recipe)
+    check_names(recipe, ("test",))
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} exists and is not an empty folder; choose another --out")
     report = _measure(recipe, model, pairs(model_options, "--model-option"), out)
@@ -103,7 +103,7 @@ def _measure(recipe: Recipe, model: str, model_options: dict[str, Any], out: Pat
     store = None
     if out is not None:
         save_recipe(recipe, out / "recipe.yaml")
-        store = EpisodeStore(out / "episodes")
+        store = EpisodeStore(out / "episodes.agym")
     try:
         report = measure(
             recipe.env.name,

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentgym.cli.common import json_option, shown
+from agentgym.errors import ConfigError
 
 if TYPE_CHECKING:
     from agentgym.types import Episode, Turn
+
+STORE_MARK = b"AGYMEPIS"
 
 
 @click.command(short_help="Read stored episodes as text.")
@@ -23,9 +26,10 @@ if TYPE_CHECKING:
 @click.option("--limit", type=click.IntRange(1), help="At most so many episodes.")
 @json_option
 def view(path: Path, position: int | None, failed: bool, limit: int | None, as_json: bool) -> None:
-    """Show the episodes stored at PATH: one line each, or with --episode every turn of one."""
+    """Show the episodes stored at PATH, a store or a folder with one: a line each, or with --episode every turn."""
     from agentgym.store import EpisodeStore
 
+    path = _store_file(path)
     chosen: Iterator[tuple[int, Episode]] = enumerate(EpisodeStore(path))
     if position is not None:
         chosen = islice(chosen, position, position + 1)
@@ -43,6 +47,22 @@ def view(path: Path, position: int | None, failed: bool, limit: int | None, as_j
     if not count:
         what = f"no episode {position}" if position is not None else "no episodes"
         click.echo(f"{path}: {what}{' without success' if failed else ''}", err=True)
+
+
+def _store_file(path: Path) -> Path:
+    """``path`` itself, or the one episode store in that folder."""
+    if not path.is_dir():
+        return path
+    found = []
+    for candidate in sorted(path.rglob("*")):
+        if candidate.is_file():
+            with candidate.open("rb") as file:
+                if file.read(len(STORE_MARK)) == STORE_MARK:
+                    found.append(candidate)
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(str(candidate.relative_to(path)) for candidate in found[:8])
+    raise ConfigError(f"{path}: {f'name one of its episode stores: {names}' if found else 'holds no episode store'}")
 
 
 def _line(number: int, episode: Episode) -> str:
