@@ -14,7 +14,7 @@ import torch
 
 from agentgym.errors import ConfigError, ContextOverflow, PolicyFault
 from agentgym.policies.causal import evaluating
-from agentgym.policies.generation import Draw
+from agentgym.policies.drawn import Draw
 from agentgym.policies.hf import HFPolicy
 from agentgym.policies.sampling import seed_array, uniforms
 from agentgym.policies.scoring import Scores, score

@@ -16,10 +16,11 @@ import torch
 from agentgym.errors import AgentGymError, ContextOverflow, PolicyFault
 from agentgym.policies.backends import make_backend
 from agentgym.policies.causal import CausalModel, evaluating
+from agentgym.policies.drawn import Draw
 from agentgym.policies.sampling import RowSampling, draw
 from agentgym.policies.trie import Trie
 from agentgym.policy import FinishReason, Sampling
-from agentgym.tokens import FloatArray, IntArray
+from agentgym.tokens import IntArray
 
 
 @dataclass(slots=True)
@@ -35,16 +36,6 @@ class Job:
     seed: int
     limit: int | None = None
     trie: Trie | None = None
-
-
-@dataclass(slots=True)
-class Draw:
-    """What was drawn: ids [N] with their log-probabilities [N]; ``ended``: the last id is an end token."""
-
-    token_ids: IntArray
-    logprobs: FloatArray
-    finish_reason: FinishReason
-    ended: bool
 
 
 @dataclass(slots=True)

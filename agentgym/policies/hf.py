@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from agentgym.errors import ConfigError, MissingDependency, PolicyFault
-from agentgym.policies.generation import Draw, Job, TorchGenerator
+from agentgym.policies.drawn import Draw, make_turn
+from agentgym.policies.generation import Job, TorchGenerator
 from agentgym.policies.rendering import ChatRenderer
 from agentgym.policies.trie import Trie
 from agentgym.policy import BatchPolicy, PolicyRequest, SampledTurn
@@ -130,20 +131,7 @@ class HFPolicy(BatchPolicy):
         return [self._encoded[text].tolist() for text in texts]
 
     def _turn(self, request: PolicyRequest, prompt: IntArray, drawn: Draw) -> SampledTurn:
-        body = drawn.token_ids[:-1] if drawn.ended else drawn.token_ids
-        text = self._decode(body.tolist())
-        end = self._decode(drawn.token_ids[-1:].tolist()) if drawn.ended else ""
-        self.renderer.record(request.session, drawn.token_ids, text + end)
-        return SampledTurn(
-            text=text,
-            finish_reason=drawn.finish_reason,
-            prompt_ids=prompt,
-            token_ids=drawn.token_ids,
-            logprobs=drawn.logprobs,
-            prompt_tokens=len(prompt),
-            completion_tokens=len(drawn.token_ids),
-            info={"version": self.version},
-        )
+        return make_turn(self.renderer, self._decode, request, prompt, drawn, self.version)
 
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
