@@ -17,7 +17,7 @@ from agentgym.rollouts import RolloutConfig, RolloutEngine
 from agentgym.seeding import python_rng
 
 SLOTS = 16
-A, B = 0.004, 0.0001  # seconds: per call, per token
+A, B = 0.02, 0.0005  # seconds: per call, per token; a small model on a GPU
 EPISODES = 256
 
 

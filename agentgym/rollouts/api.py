@@ -37,13 +37,8 @@ def rollout(
     ``store`` gets every episode as it ends; ``on_episode`` is called with it. Failed episodes are in the groups, with
     their ``termination`` and ``error``. For more than one call, a RolloutEngine keeps its workers.
     """
-    config = RolloutConfig(
-        layout=layout or PromptLayout(),
-        format=format or ActionFormat(),
-        sampling=sampling or Sampling(),
-        limits=limits or Limits(),
-        concurrency=concurrency,
-    )
+    parts = (layout or PromptLayout(), format or ActionFormat(), sampling or Sampling(), limits or Limits())
+    config = RolloutConfig(*parts, concurrency=concurrency)
 
     def finished(episode: Episode) -> None:
         if store is not None:

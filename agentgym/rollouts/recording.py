@@ -18,10 +18,9 @@ def record(
     max_turns: int | None = None,
     policy: str = "scripted",
 ) -> Episode:
-    """Play ``actions`` from the start of ``task`` and return the full record.
+    """Play ``actions`` from the start of ``task``; the full record. What the environment raises is not caught.
 
-    Ends at the environment's end, at ``max_turns`` (None: the environment's default), or when the actions run out
-    (``agent_stop``). Responses are the bare actions. What the environment raises is not caught.
+    Ends at the environment's end, at ``max_turns`` (None: its default), or when the actions run out (``agent_stop``).
     """
     observation = env.reset(task)
     limit = max_turns or env.spec.max_turns
@@ -29,22 +28,19 @@ def record(
     total, score, step = 0.0, None, None
     termination = Termination.AGENT_STOP
     for action in actions:
-        count = len(turns)
-        if count >= limit:
+        if len(turns) >= limit:
             termination = Termination.MAX_TURNS
             break
         step = env.step(action)
-        after = step.observation
-        admissible = observation.admissible
+        after, admissible = step.observation, observation.admissible
         turns.append(
             Turn(
-                count, observation.text, action, action, after.text, observation.state_key or observation.text,
+                len(turns), observation.text, action, action, after.text, observation.state_key or observation.text,
                 None if admissible is None else tuple(admissible), True, step.grounded, step.terminated,
                 tuple(step.milestones), {"env": step.reward}, -1, 0, 0, "stop", 0, 0, dict(step.info or ()),
             )
         )  # fmt: skip
-        total += step.reward
-        score = step.score
+        total, score = total + step.reward, step.score
         if step.terminated:
             termination = Termination.ENV_DONE
             break
