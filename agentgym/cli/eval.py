@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,8 @@ def _measure(recipe: Recipe, model: str, model_options: dict[str, Any], out: Pat
     world = make(recipe.env.name, **recipe.env.options)
     tasks = default_tasks(world, source.split, source.options)[: source.limit]
     world.close()
+    if Path(model).is_dir():  # nothing is downloaded: no progress bar
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     policy = load_policy(model, **model_options)
     store = None
     if out is not None:
