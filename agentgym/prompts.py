@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from agentgym.parsing import ActionFormat
@@ -16,6 +18,22 @@ from agentgym.policy import Message
 from agentgym.types import Turn
 
 LayoutName = Literal["chat", "window"]
+
+
+def _check_rewrite(pattern: str, replacement: str) -> None:
+    try:
+        compiled = re.compile(pattern)
+        compiled.sub(replacement, "")
+        re.compile(f"{pattern}|").sub(replacement, "")  # an empty match, so that group references are looked at
+    except (re.error, IndexError) as error:
+        raise ValueError(f"prompt rewrite {pattern!r} -> {replacement!r}: {error}") from error
+
+
+@lru_cache(maxsize=4096)
+def _rewritten(rules: tuple[tuple[str, str], ...], text: str) -> str:
+    for pattern, replacement in rules:
+        text = re.sub(pattern, replacement, text)
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +46,8 @@ class PromptLayout:
     ``show_admissible``  list the admissible actions (the largest single factor in comparisons; reported with results)
     ``show_task``        window only: repeat the first observation (it holds the task) at the top
     ``max_observation``  observations are cut to this many characters, with a mark; 0: never
+    ``rewrite``          (regular expression, replacement) pairs applied in order to every observation shown. Terse
+                         prompts for small models; the recorded observations stay the environment's own
     """
 
     layout: LayoutName = "chat"
@@ -36,8 +56,11 @@ class PromptLayout:
     show_admissible: bool = False
     show_task: bool = True
     max_observation: int = 20_000
+    rewrite: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
+        for pattern, replacement in self.rewrite:
+            _check_rewrite(pattern, replacement)
         if self.layout not in ("chat", "window"):
             raise ValueError(f"prompt layout must be chat or window, got {self.layout!r}")
         if self.history < 0:
@@ -71,7 +94,13 @@ class PromptLayout:
             text += "\nAdmissible actions: " + ", ".join(admissible)
         return text
 
+    def shown(self, observation: str) -> str:
+        """An observation as prompts show it, without its admissible actions."""
+        return self._cut(observation)
+
     def _cut(self, text: str) -> str:
+        if self.rewrite:
+            text = _rewritten(self.rewrite, text)
         limit = self.max_observation
         if not limit or len(text) <= limit:
             return text

@@ -62,10 +62,16 @@ class PromptSection(Section):
     show_admissible: bool = False
     show_task: bool = True
     max_observation: int = Field(20_000, ge=0)
+    rewrite: list[tuple[str, str]] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _valid(self) -> PromptSection:
+        self.build()
+        return self
 
     def build(self) -> PromptLayout:
         """The layout object."""
-        return PromptLayout(**self.model_dump())
+        return PromptLayout(**self.model_dump() | {"rewrite": tuple(self.rewrite)})
 
 
 class FormatSection(Section):
@@ -138,7 +144,10 @@ class SFTSection(Section):
     """Warm start from expert demonstrations. ``steps`` 0: none.
 
     ``noise``: share of demonstration turns replaced by a random admissible action (trains recovery; the noisy
-    actions themselves are not imitated unless ``train_on_noise``); ``noise_exclude``: actions never drawn as noise. ``only_success``: drop failed demonstrations.
+    actions themselves are not imitated unless ``train_on_noise``); ``noise_exclude``: actions never drawn as noise.
+    ``only_success``: drop failed demonstrations of the expert.
+    ``rounds``: beyond the first, which is the expert's alone, each round adds ``episodes`` in which the model as it is
+    by then plays ``student_share`` of the turns and the expert the rest, which are imitated; ``steps`` is shared out.
     ``min_valid``: a valid-action rate below this after the warm start is warned about before RL.
     """
 
@@ -149,6 +158,8 @@ class SFTSection(Section):
     noise_exclude: list[str] = Field(default_factory=list)
     train_on_noise: bool = False
     only_success: bool = True
+    rounds: int = Field(1, ge=1)
+    student_share: float = Field(0.5, ge=0, lt=1)
     batch_size: int = Field(16, ge=1)
     lr: float = Field(4e-3, gt=0)
     warmup: int = Field(10, ge=0)

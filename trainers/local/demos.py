@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,17 +40,20 @@ class DemonstrationPolicy(Policy):
     async def act(self, request: PolicyRequest) -> SampledTurn:
         """The base policy's answer with token ids; raises ContextOverflow where they do not fit."""
         answer = await self.base.act(request)
+        return self.turn(request, answer.text, answer.info)
+
+    def turn(self, request: PolicyRequest, text: str, info: Mapping[str, Any] | None = None) -> SampledTurn:
+        """``text`` as the response to ``request``, in the ids a model would have drawn."""
         (prompt,) = self.renderer.prompts([(request.session, request.messages)])
-        (ids,) = self.renderer.encode([answer.text])
+        (ids,) = self.renderer.encode([text])
         if self.end is not None:
             ids = np.append(ids, np.int32(self.end))
         limit = min(x for x in (self.window, request.token_budget, 1 << 62) if x is not None)
         if len(prompt) + len(ids) > limit:
             raise ContextOverflow(f"{len(prompt)} prompt + {len(ids)} response tokens, at most {limit} fit")
-        self.renderer.record(request.session, ids, answer.text + self._end_text)
-        return SampledTurn(
-            answer.text, "stop", prompt, ids.astype(np.int32), np.zeros(len(ids), np.float32), info=dict(answer.info)
-        )
+        self.renderer.record(request.session, ids, text + self._end_text)
+        drawn = ids.astype(np.int32)
+        return SampledTurn(text, "stop", prompt, drawn, np.zeros(len(ids), np.float32), info=dict(info or {}))
 
     def release(self, session: str) -> None:
         """Free the session in both."""
@@ -68,6 +71,12 @@ class Demonstrations:
 
     rows: list[TrainRow]
     counts: dict[str, int] = field(default_factory=dict)
+
+    def extend(self, other: Demonstrations) -> None:
+        """Add another round's rows and counts."""
+        self.rows += other.rows
+        for key, value in other.counts.items():
+            self.counts[key] = self.counts.get(key, 0) + value
 
 
 def expert_policy(name: str, noise: float, exclude: Sequence[str] = ()) -> Policy:

@@ -61,7 +61,9 @@ def final_evaluation(trainer: LocalTrainer) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     done = {(r["policy"], r["name"], r["panel"], tuple(r["order"])) for r in results}
     env = trainer.recipe.env
-    sources = [(s, panels.optional_task_set(trainer.env, s, trainer.progress.note)) for s in (env.test, *env.extra_tests)]
+    sources = [
+        (s, panels.optional_task_set(trainer.env, s, trainer.progress.note)) for s in (env.test, *env.extra_tests)
+    ]
     for label, folder, order in _policies(trainer):
         load_weights(trainer.model, folder)
         trainer.policy.refresh()

@@ -53,9 +53,10 @@ def base_folder(recipe: Recipe, run_dir: Path) -> Path | str:
 
 
 def source_texts(recipe: Recipe, episodes: int = 200) -> list[str]:
-    """What the environment says and which actions there are, in plays of the training tasks (expert and random)."""
+    """What prompts show of the environment and which actions there are, in plays of the training tasks."""
     from agentgym.registry import make
 
+    shown = recipe.prompt.build().shown
     env = make(recipe.env.name, **recipe.env.options)
     seen: dict[str, None] = {}
     try:
@@ -66,7 +67,7 @@ def source_texts(recipe: Recipe, episodes: int = 200) -> list[str]:
             for _ in range(recipe.limits.max_turns or env.spec.max_turns):
                 choices = list(observation.admissible or ())
                 expert = env.expert()
-                seen |= dict.fromkeys([observation.text, *choices, *([expert] if expert is not None else [])])
+                seen |= dict.fromkeys([shown(observation.text), *choices, *([expert] if expert is not None else [])])
                 action = rng.choice(choices) if choices and (expert is None or rng.random() < 0.5) else expert
                 if action is None:
                     break
@@ -74,7 +75,7 @@ def source_texts(recipe: Recipe, episodes: int = 200) -> list[str]:
                 observation = step.observation
                 if step.terminated:
                     break
-            seen[observation.text] = None
+            seen[shown(observation.text)] = None
     finally:
         env.close()
     return list(seen)

@@ -19,6 +19,7 @@ from agentgym.trainers.local.demos import (
     load_demonstrations,
     save_demonstrations,
 )
+from agentgym.trainers.local.guided import GuidedPolicy
 from agentgym.types import Episode, TaskSet
 
 
@@ -74,25 +75,34 @@ def get_demonstrations(
     tasks: TaskSet,
     run_dir: Path,
     on_episode: Callable[[Episode], None] | None = None,
+    number: int = 0,
 ) -> Demonstrations:
-    """The run's demonstrations: read from the run folder, or played by the expert and kept there."""
-    path = run_dir / "demonstrations.npz"
+    """The demonstrations of round ``number``: read from the run folder, or played and kept there.
+
+    Round 0 is the expert's own; later rounds are played by the present ``policy`` and the expert in turn.
+    """
+    path = demonstrations_path(run_dir, number)
     if path.exists():
         return load_demonstrations(path)
     from agentgym.trainers.local.collect import draw_tasks
 
     settings = recipe.sft
-    teacher = DemonstrationPolicy(
-        expert_policy(settings.expert, settings.noise, settings.noise_exclude), policy.renderer, end_of_response(policy), window
-    )
+    expert = expert_policy(settings.expert, settings.noise, settings.noise_exclude)
+    teacher = DemonstrationPolicy(expert, policy.renderer, end_of_response(policy), window)
+    player = GuidedPolicy(policy, teacher, settings.student_share) if number else teacher
+    stream = ("demonstrations", number) if number else ("demonstrations",)
     groups = []
-    with make_engine(recipe, teacher, recipe.train_sampling()) as engine:
-        for number, chosen in enumerate(draw_tasks(tasks, settings.episodes, recipe.seed, "demonstrations")):
-            seed = derive_seed(recipe.seed, "demonstrations", number)
-            groups += engine.run_sync(chosen, n=1, seed=seed, on_episode=on_episode)
-    demos = demonstrations(groups, settings.only_success, settings.train_on_noise)
+    with make_engine(recipe, player, recipe.train_sampling()) as engine:
+        for part, chosen in enumerate(draw_tasks(tasks, settings.episodes, recipe.seed, *stream)):
+            groups += engine.run_sync(chosen, n=1, seed=derive_seed(recipe.seed, *stream, part), on_episode=on_episode)
+    demos = demonstrations(groups, settings.only_success and not number, settings.train_on_noise and not number)
     save_demonstrations(path, demos)
     return demos
+
+
+def demonstrations_path(run_dir: Path, number: int) -> Path:
+    """Where a run keeps the demonstrations of a round."""
+    return run_dir / (f"demonstrations-{number}.npz" if number else "demonstrations.npz")
 
 
 def end_of_response(policy: Any) -> int | None:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from agentgym.config.recipe import SFTSection
-from agentgym.seeding import numpy_rng
+from agentgym.seeding import derive_seed, numpy_rng
 from agentgym.trainers.local.batch import MicroBatch, TrainRow, micro_batches
 from agentgym.trainers.local.loss import Scores
 from agentgym.trainers.local.optim import Optimizer, learning_rate
@@ -57,7 +57,7 @@ def imitation_loss(scores: Scores, batch: MicroBatch) -> tuple[torch.Tensor, Sta
 
 
 class WarmStart:
-    """The SFT phase: :meth:`step` runs one update."""
+    """One round of the SFT phase, from step ``begin`` on: :meth:`step` runs one update."""
 
     def __init__(
         self,
@@ -67,15 +67,16 @@ class WarmStart:
         settings: SFTSection,
         seed: int,
         micro_tokens: int = 65_536,
+        begin: int = 0,
     ) -> None:
         self.model, self.optimizer, self.rows, self.settings = model, optimizer, rows, settings
-        self.seed, self.micro_tokens = seed, micro_tokens
-        self.order = BatchOrder([len(row.row) for row in rows], settings.batch_size, seed)
+        self.seed, self.micro_tokens, self.begin = seed, micro_tokens, begin
+        self.order = BatchOrder([len(row.row) for row in rows], settings.batch_size, derive_seed(seed, begin))
 
     def step(self, step: int) -> dict[str, float]:
         """Update ``step``; returns its metrics."""
         settings = self.settings
-        chosen = [self.rows[i] for i in self.order.batch(step)]
+        chosen = [self.rows[i] for i in self.order.batch(step - self.begin)]
         device = self.optimizer.parameters[0].device
         rate = learning_rate(step, settings.steps, settings.lr, settings.warmup, settings.schedule)
         with training_mode(self.model, self.seed, "sft", step):
@@ -97,7 +98,7 @@ class WarmStart:
             "lr": rate,
         }
 
-    def run(self, first: int, after: Callable[[int, dict[str, float]], None]) -> None:
-        """Steps ``first`` up to the last; ``after(step + 1, metrics)`` is called after each."""
-        for step in range(first, self.settings.steps):
+    def run(self, first: int, last: int, after: Callable[[int, dict[str, float]], None]) -> None:
+        """Steps ``first`` to ``last`` - 1; ``after(step + 1, metrics)`` is called after each."""
+        for step in range(first, last):
             after(step + 1, self.step(step))

@@ -7,6 +7,7 @@ resumed ends with the same weights, bit for bit, as one that was not (CPU, same 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ import torch
 
 from agentgym.config.recipe import Recipe
 from agentgym.credit import CreditPipeline
+from agentgym.errors import DataError
 from agentgym.registry import make
 from agentgym.seeding import derive_seed
 from agentgym.trainers.local import finish, panels, setup
 from agentgym.trainers.local import model as models
-from agentgym.trainers.local.batch import check_window
+from agentgym.trainers.local.batch import TrainRow, check_window
 from agentgym.trainers.local.checkpoint import Checkpoint, CheckpointStore, load_optimizer, load_weights
 from agentgym.trainers.local.collect import Collector
+from agentgym.trainers.local.demos import Demonstrations
 from agentgym.trainers.local.interrupt import Interrupted, InterruptGuard
 from agentgym.trainers.local.metrics import MetricsLog, Progress
 from agentgym.trainers.local.optim import Optimizer, TrainingStopped
@@ -125,15 +128,34 @@ class LocalTrainer:
             self._save()
 
     def _warm_start(self) -> None:
-        settings = self.recipe.sft
-        if self.state.sft_step >= settings.steps:
-            return
+        settings, rounds = self.recipe.sft, self.recipe.sft.rounds
+        rows: list[TrainRow] = []
+        for number in range(rounds if self.state.sft_step < settings.steps else 0):
+            begin, end = settings.steps * number // rounds, settings.steps * (number + 1) // rounds
+            rows += self._demonstrations(number, begin).rows
+            if self.state.sft_step < end:
+                micro = self.recipe.rl.micro_tokens
+                warm = WarmStart(self.model, self.optimizer, rows, settings, self.recipe.seed, micro, begin)
+                warm.run(self.state.sft_step, end, self._after_sft(settings.steps))
+
+    def _demonstrations(self, number: int, begin: int) -> Demonstrations:
+        """Round ``number``, which starts at SFT step ``begin``. Played by the model as it is at that very step."""
+        path = setup.demonstrations_path(self.run_dir, number)
+        if number and self.state.sft_step > begin and not path.exists():
+            raise DataError(f"{path} is gone: the run is past the step where it was made. Start a new run.")
         window = models.window_of(self.model)
         started = time.perf_counter()
-        demos = setup.get_demonstrations(self.recipe, self.policy, window, self.tasks, self.run_dir, self._episode_done)
-        self.state.seconds.setdefault("demonstrations", time.perf_counter() - started)
-        self.state.counts.update({f"demo_{key}": value for key, value in demos.counts.items()})
+        self.policy.refresh()
+        demos = setup.get_demonstrations(
+            self.recipe, self.policy, window, self.tasks, self.run_dir, self._episode_done, number
+        )
+        self.state.seconds.setdefault(f"demonstrations/{number}", time.perf_counter() - started)
+        self.state.counts.update({f"demo{number}_{key}": value for key, value in demos.counts.items()})
+        self.progress.note(f"demonstrations, round {number}: {demos.counts}")
         check_window(demos.rows, window)
+        return demos
+
+    def _after_sft(self, steps: int) -> Callable[[int, dict[str, float]], None]:
         every = self.recipe.checkpoint.sft_every
         clock = time.perf_counter()
 
@@ -143,15 +165,13 @@ class LocalTrainer:
             self.state.sft_step = done
             self.state.spend("sft", seconds)
             self.log.write("sft", done, metrics | {"time/update": seconds} | self.tick())
-            if done % 10 == 0 or done == settings.steps:
-                self.progress.show("sft", done, settings.steps, metrics | {"time/update": seconds})
-            if every and done % every == 0 and done < settings.steps:
+            if done % 10 == 0 or done == steps:
+                self.progress.show("sft", done, steps, metrics | {"time/update": seconds})
+            if every and done % every == 0 and done < steps:
                 self._save()
             self.guard.check()
 
-        WarmStart(self.model, self.optimizer, demos.rows, settings, self.recipe.seed, self.recipe.rl.micro_tokens).run(
-            self.state.sft_step, after
-        )
+        return after
 
     def _reinforce(self) -> None:
         recipe, state = self.recipe, self.state
