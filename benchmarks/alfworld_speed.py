@@ -211,8 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--reference-python", default="", help="a Python with alfworld and textworld[pddl]")
-    parser.add_argument("--games", type=int, default=6)
-    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--games", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args(arguments)
     try:

@@ -67,11 +67,11 @@ class ALFWorldReference(Environment):
 
     def load(self, task: Task) -> None:
         """Load a task's game without starting it; :meth:`reset` does so where it was not done."""
-        problem = generated_problem(task) if is_generated(task) else data_problem(task, self._data)
-        content = game_json(problem, rules=load_rules(self._data))
         if self._game is None:
             textworld, engine, naming = _textworld()
             self._game = naming(engine(textworld.EnvInfos(won=True, admissible_commands=True)))
+        problem = generated_problem(task) if is_generated(task) else data_problem(task, self._data)
+        content = game_json(problem, rules=load_rules(self._data))
         self._loaded = ""
         self._game.load(content)  # a mapping is taken as the game file's content
         self._loaded = task.id
