@@ -5,7 +5,7 @@ Every field has a default that works; a recipe file states what it changes. Unkn
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -62,7 +62,7 @@ class PromptSection(Section):
     show_admissible: bool = False
     show_task: bool = True
     max_observation: int = Field(20_000, ge=0)
-    rewrite: list[tuple[str, str]] = Field(default_factory=list)
+    rewrite: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _valid(self) -> PromptSection:
@@ -71,7 +71,7 @@ class PromptSection(Section):
 
     def build(self) -> PromptLayout:
         """The layout object."""
-        return PromptLayout(**self.model_dump() | {"rewrite": tuple(self.rewrite)})
+        return PromptLayout(**self.model_dump() | {"rewrite": tuple((pattern, text) for pattern, text in self.rewrite)})
 
 
 class FormatSection(Section):

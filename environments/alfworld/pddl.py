@@ -54,7 +54,7 @@ def load_rules(data: str | Path | None = None) -> Rules:
             return Rules((folder / domain).read_text(encoding="utf-8"), text, placeholder)
     raise DataError(
         "writing an ALFWorld game file needs the ALFWorld domain and grammar, and neither source has them. "
-        "Install the package: pip install 'agentgym[alfworld]', or set AGENTGYM_DATA to a folder with "
+        "Install the package: pip install 'agentgym-turns[alfworld]', or set AGENTGYM_DATA to a folder with "
         "alfworld/domain.pddl and alfworld/grammar.twl2.template."
     )
 
