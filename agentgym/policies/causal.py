@@ -56,3 +56,17 @@ def evaluating(model: Any) -> Iterator[None]:
     finally:
         if training:
             model.train()
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """No transformers progress bars inside; loading a tiny model is not worth one."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

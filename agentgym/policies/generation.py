@@ -6,6 +6,7 @@ Keys and values stay between turns where the model allows it (:mod:`agentgym.pol
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,7 +65,8 @@ class TorchGenerator:
     ``stop_ids``     ids that end a response (drawn ones belong to it)
     ``decode``       ids to text, for stop strings
     ``window``       most tokens of prompt and response; None: the model's own
-    ``cache_bytes``  memory for keys and values kept between turns; least recently used sessions go first
+    ``cache_bytes``  memory for keys and values kept between turns (None: 2 GiB, on CUDA 30 % of what is free now);
+                     least recently used sessions go first
     ``reuse``        None: keep keys and values where this is exact; False: encode whole prompts every turn
     """
 
@@ -74,12 +76,12 @@ class TorchGenerator:
         stop_ids: Sequence[int],
         decode: Callable[[Sequence[int]], str],
         window: int | None = None,
-        cache_bytes: int = 2 << 30,
+        cache_bytes: int | None = None,
         reuse: bool | None = None,
     ) -> None:
         self.model = model
         self.stop_ids = frozenset(stop_ids)
-        self.backend = make_backend(model, cache_bytes, reuse)
+        self.backend = make_backend(model, cache_bytes or _cache_bytes(), reuse)
         self.window = window or CausalModel(model).window
         self._decode = decode
         self._device = self.backend.model.device
@@ -107,6 +109,8 @@ class TorchGenerator:
 
         Sessions must differ within one call. Errors: ContextOverflow, and PolicyFault for logits that are not finite.
         """
+        if len({job.session for job in jobs}) != len(jobs):
+            raise ValueError("one call holds two requests of the same session; a session has one turn at a time")
         runs = [_Run(job, node=job.trie) for job in jobs]
         for run in runs:
             run.problem = self.check(run.job.prompt, run.job.sampling.max_tokens, run.job.limit)
@@ -142,7 +146,7 @@ class TorchGenerator:
 
     def _take(self, run: _Run, token: int, logprob: float) -> None:
         """Add one drawn token to a run and see whether the response is complete."""
-        if not np.isfinite(logprob):
+        if not math.isfinite(logprob):
             run.finish = "stop"
             run.problem = PolicyFault(
                 f"session {run.job.session!r}: the model's logits are not finite at response token {len(run.ids)}. "
@@ -177,3 +181,10 @@ class TorchGenerator:
                 row[:] = False
                 row[list(run.node.children)] = True
         return torch.from_numpy(mask).to(self._device)
+
+
+def _cache_bytes() -> int:
+    """Default memory for kept keys and values."""
+    if torch.cuda.is_available():
+        return int(0.3 * torch.cuda.mem_get_info()[0])
+    return 2 << 30

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from agentgym.errors import ConfigError, MissingDependency, PolicyFault
+from agentgym.policies.causal import quiet
 from agentgym.policies.drawn import Draw, make_turn
 from agentgym.policies.generation import Job, TorchGenerator
 from agentgym.policies.rendering import ChatRenderer
@@ -42,7 +43,7 @@ class HFPolicy(BatchPolicy):
         chat_template: str | Path | None = None,
         constrain: bool = False,
         reuse: bool | None = None,
-        cache_bytes: int = 2 << 30,
+        cache_bytes: int | None = None,
         window: int | None = None,
         max_batch: int = 64,
     ) -> None:
@@ -170,8 +171,9 @@ def load_model(
     if (base / "adapter_config.json").is_file() and not (base / "config.json").is_file():
         lora, path = base, _adapter_base(base)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(base if base.is_dir() else path)
-        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
+        with quiet():
+            tokenizer = AutoTokenizer.from_pretrained(base if base.is_dir() else path)
+            model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot load a model from {str(path)!r}: {error}") from error
     if lora is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.errors import ConfigError, ContextOverflow, PolicyFault
-from agentgym.policy import Policy, PolicyRequest, SampledTurn
+from agentgym.policy import FinishReason, Policy, PolicyRequest, SampledTurn
 from agentgym.seeding import python_rng
 
 #: parts of messages by which servers say that prompt and response do not fit
@@ -232,14 +232,14 @@ class OpenAIPolicy(Policy):
         if content:
             info["logprobs"] = [float(token.logprob) for token in content]
         text = _closed(choice.message.content or "", request, choice.finish_reason)
-        finish = "length" if choice.finish_reason == "length" else "stop"
+        finish: FinishReason = "length" if choice.finish_reason == "length" else "stop"
         return SampledTurn(
             text,
             finish,
             prompt_tokens=prompt,
             completion_tokens=completion,
             cost=cost,
-            info=info,  # type: ignore[arg-type]
+            info=info,
         )
 
 

@@ -19,13 +19,18 @@ from agentgym.errors import ConfigError, unknown
 from agentgym.policy import Message
 from agentgym.tokens import IntArray
 
+#: a template with this comment promises that its text is that of each message alone, one after the other, plus the
+#: generation prompt; then earlier messages need not be rendered again
+LOCAL_MARK = "{#- every message is rendered on its own -#}"
 #: chat templates for models that bring none, by name; ``chatml`` suits base models
 FALLBACK_TEMPLATES = {
-    "chatml": (
+    "chatml": LOCAL_MARK
+    + (
         "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     ),
-    "plain": (
+    "plain": LOCAL_MARK
+    + (
         "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n{% endfor %}"
         "{% if add_generation_prompt %}Assistant:{% endif %}"
     ),
@@ -34,12 +39,16 @@ FALLBACK_TEMPLATES = {
 
 @dataclass(slots=True)
 class _Session:
-    """``text`` rendered and drawn so far, and exactly the ``ids`` the model saw for it (``length`` of them)."""
+    """``text`` rendered and drawn so far, and exactly the ``ids`` the model saw for it (``length`` of them).
+
+    ``text[:base]`` is the rendering of ``messages`` without the generation prompt.
+    """
 
     text: str
     ids: IntArray
     length: int
-    extra: str = ""  # the end token's text, where one was drawn: part of ``text``'s tail
+    messages: list[Message]
+    base: int = 0
 
 
 class ChatRenderer:
@@ -54,6 +63,7 @@ class ChatRenderer:
         self.tokenizer = tokenizer
         self.template = load_template(tokenizer, chat_template)
         self._render = _compiled(tokenizer, self.template, template_options)
+        self._generation_prompt = self.render([]) if LOCAL_MARK in self.template else None
         self._sessions: dict[str, _Session] = {}
         self._unknown = getattr(tokenizer, "unk_token_id", None)
         self.fresh = self.extended = self.breaks = self.unknown_tokens = 0
@@ -71,8 +81,8 @@ class ChatRenderer:
         states: list[_Session] = []
         pending: list[str] = []
         for key, messages in batch:
-            text = self.render(messages)
             state = self._sessions.get(key)
+            text = self._whole(state, messages)
             if state is not None and text.startswith(state.text):
                 self.extended += 1
                 pending.append(text[len(state.text) :])
@@ -81,15 +91,25 @@ class ChatRenderer:
                     self.fresh += 1
                 else:
                     self.breaks += 1
-                state = self._sessions[key] = _Session("", np.empty(256, np.int32), 0)
+                state = self._sessions[key] = _Session("", np.empty(256, np.int32), 0, [])
                 pending.append(text)
-            state.text = text
+            state.text, state.messages = text, list(messages)
+            state.base = len(text) - len(self._generation_prompt or "")
             states.append(state)
         out: list[IntArray] = []
         for state, ids in zip(states, self.encode(pending), strict=True):
             _append(state, ids)
             out.append(state.ids[: state.length])
         return out
+
+    def _whole(self, state: _Session | None, messages: Sequence[Message]) -> str:
+        """The text of the conversation, rendering only what is new where the template allows that."""
+        if self._generation_prompt is None or state is None:
+            return self.render(messages)
+        known = len(state.messages)
+        if list(messages[:known]) != state.messages:
+            return self.render(messages)
+        return state.text[: state.base] + self.render(messages[known:])
 
     def record(self, session: str, token_ids: IntArray, text: str) -> None:
         """Remember what the sampler drew for ``session``: its ids, and their text with the end token's text."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import ConfigError
+from agentgym.policies.rendering import LOCAL_MARK
 from agentgym.seeding import derive_seed, python_rng
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ SPECIAL = (PAD, UNKNOWN, SYSTEM, USER, ASSISTANT, END)
 #: a word, a number or one mark, each with at most one leading space; or one whitespace character
 WORD = r" ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]|\s"
 CHARACTERS = ["\n", *map(chr, range(32, 127))]
-CHAT_TEMPLATE = (
+CHAT_TEMPLATE = LOCAL_MARK + (
     "{%- for message in messages -%}"
     "{%- if message['role'] == 'assistant' -%}<|assistant|>{{- message['content'] -}}<|end|>"
     "{%- elif message['role'] == 'system' -%}<|system|>{{- message['content'] -}}"
@@ -49,12 +50,15 @@ def make_tiny(
     ``texts``: what the environment says and which actions exist (:func:`environment_texts`); ``tags``: response tags
     that become single tokens. The weights depend on ``seed`` only; torch's global generator is left as it was.
     """
+    from agentgym.policies.causal import quiet
+
     tokenizer = make_tokenizer(texts, config, tags)
     model = make_model(tokenizer, config, seed)
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(path)
-    model.save_pretrained(path, safe_serialization=True)
+    with quiet():
+        model.save_pretrained(path, safe_serialization=True)
     return path
 
 

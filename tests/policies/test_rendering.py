@@ -187,3 +187,19 @@ def test_release_forgets_a_session(policy):
     policy.release("a")
     policy.act_batch([request("b", 0, messages)])
     assert list(policy.renderer._sessions) == ["b"]
+
+
+def test_the_promise_of_local_templates_holds(tokenizer):
+    """Rendering only new messages gives the whole rendering, whatever changed."""
+    renderer = ChatRenderer(tokenizer)
+    assert renderer._generation_prompt == "<|assistant|>"
+    for name in (None, *FALLBACK_TEMPLATES):
+        local = ChatRenderer(tokenizer, name)
+        messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "look"}]
+        for turn in range(4):
+            local.prompts([("a", messages)])
+            assert local._sessions["a"].text == local.render(messages)
+            local.record("a", encode(tokenizer, "look"), "look")
+            messages = [*messages, {"role": "assistant", "content": "look"}, {"role": "user", "content": f"{turn}"}]
+            if turn == 2:  # history rewritten
+                messages[1] = {"role": "user", "content": "other"}
