@@ -17,13 +17,16 @@ from safetensors.torch import load_file
 
 HERE = Path(__file__).parent
 #: lengths of metrics.jsonl, in lines, after which the run is killed: in the warm start, in RL, during the final panels
-KILLS = (2, 8, 13, 15, 17)
+KILLS = (2, 9, 14, 17)
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, str(HERE / "toy_run.py"), str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env
+        [sys.executable, str(HERE / "toy_run.py"), str(folder)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=env,
     )
 
 

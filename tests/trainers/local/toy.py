@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from agentgym.environment import Environment, EnvironmentSpec
+from agentgym.errors import DataError
 from agentgym.seeding import python_rng
 from agentgym.types import Observation, Step, Task, TaskSet
 
@@ -65,3 +66,14 @@ class Corridor(Environment):
         if known:
             self.place = min(8, max(0, self.place + (1 if action == "right" else -1)))
         return Step(self._seen(), 0.0, False, False, known)
+
+
+class Missing(Corridor):
+    """A corridor with an official split whose data is not there."""
+
+    spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(name="toy-missing", splits=("train", "test", "official"))
+
+    def tasks(self, split: str = "train", **options: Any) -> TaskSet:
+        if split == "official":
+            raise DataError("no such data")
+        return super().tasks(split, **options)
