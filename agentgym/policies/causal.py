@@ -61,8 +61,9 @@ def evaluating(model: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """No transformers progress bars inside; loading a tiny model is not worth one."""
-    from transformers.utils import logging
+    from transformers.utils import logging as transformers_logging
 
+    logging: Any = transformers_logging
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

@@ -90,21 +90,13 @@ class VLLMPolicy(Policy):
             **(engine_options or {}),
         }
         engine: Any = vllm.AsyncLLMEngine.from_engine_args(vllm.AsyncEngineArgs(**arguments))
-        from transformers import AutoTokenizer, GenerationConfig
-
-        tokenizer: Any = AutoTokenizer.from_pretrained(path)
-        ends: set[int] = {tokenizer.eos_token_id} - {None}
-        try:
-            found = GenerationConfig.from_pretrained(path).eos_token_id
-            ends.update([found] if isinstance(found, int) else found or ())
-        except OSError:
-            pass  # a model without generation_config.json
+        tokenizer, ends = _tokenizer(path)
         policy = cls(
             engine,
             tokenizer,
             make_params=_sampling_params,
             make_prompt=lambda ids: vllm.TokensPrompt(prompt_token_ids=ids),
-            end_ids=sorted(ends),
+            end_ids=ends,
             window=int(engine.model_config.max_model_len),
             name=name or Path(path).name,
             chat_template=chat_template,
@@ -209,3 +201,17 @@ def _sampling_params(**fields: Any) -> Any:
     from vllm.sampling_params import RequestOutputKind, SamplingParams
 
     return SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY, **fields)
+
+
+def _tokenizer(path: str | Path) -> tuple[Any, list[int]]:
+    """The tokenizer, and the end ids of tokenizer and generation config."""
+    from transformers import AutoTokenizer, GenerationConfig
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(path)
+    ends: set[int] = {tokenizer.eos_token_id} - {None}
+    try:
+        found = GenerationConfig.from_pretrained(path).eos_token_id
+        ends.update([found] if isinstance(found, int) else found or ())
+    except OSError:
+        pass  # a model without generation_config.json
+    return tokenizer, sorted(ends)
