@@ -100,3 +100,21 @@ def test_long_observations_are_cut_with_a_mark() -> None:
 def test_impossible_layouts_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="prompt"):
         PromptLayout(**bad)
+
+
+@pytest.mark.parametrize("layout", ["chat", "window"])
+def test_rewrites_change_what_is_shown_in_order_and_nothing_else(layout: Any) -> None:
+    made = PromptLayout(layout, rewrite=((r"^obs (\d)", r"o\1"), (r"^o0$", "start")), show_admissible=True)
+    played = turns(1)
+    shown = "\n".join(m["content"] for m in made.messages(played, "obs 1", ["obs 9"], FORMAT))
+    assert "start" in shown
+    assert "obs 0" not in shown
+    assert "o1" in shown
+    assert "obs 9" in shown  # actions are never rewritten
+    assert played[0].observation == "obs 0"
+
+
+@pytest.mark.parametrize("rule", [("(", ""), ("a", r"\1"), ("a", r"\g<name>")])
+def test_bad_rewrites_are_refused(rule: tuple[str, str]) -> None:
+    with pytest.raises(ValueError, match="prompt rewrite"):
+        PromptLayout(rewrite=(rule,))
