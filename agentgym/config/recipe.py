@@ -129,7 +129,11 @@ class LoraSection(Section):
 
 
 class ModelSection(Section):
-    """The policy model: a folder or hub name in ``path``, or ``tiny`` made from scratch when path is None."""
+    """The policy model: a folder or hub name in ``path``, or ``tiny`` made from scratch when path is None.
+
+    ``generator``: who samples. ``auto`` is ``torch``, the model itself; ``vllm`` needs CUDA, takes the share
+    ``generator_memory`` of the GPU and, its numbers being its own, goes with ``rl.old_logprobs=trainer``.
+    """
 
     path: str | None = None
     tiny: TinyModelSection = TinyModelSection()
@@ -137,6 +141,7 @@ class ModelSection(Section):
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     device: str = "auto"
     generator: Literal["auto", "torch", "vllm"] = "auto"
+    generator_memory: float = Field(0.4, gt=0, lt=1)
     gradient_checkpointing: bool = False
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +97,17 @@ def load_model(settings: ModelSection, source: Path | str, seed: int) -> tuple[A
     model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
     if settings.gradient_checkpointing:
         model.config.use_cache = False
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        enable(**{_checkpointing_argument(enable): {"use_reentrant": False}})
         model.enable_input_require_grads()
     if settings.lora is not None:
         model = add_lora(model, settings, seed)
     return model.to(device).eval(), tokenizer
+
+
+def _checkpointing_argument(enable: Callable[..., Any]) -> str:
+    """The name of the options argument, which differs between transformers versions."""
+    return next(name for name in inspect.signature(enable).parameters if name.endswith("checkpointing_kwargs"))
 
 
 def add_lora(model: Any, settings: ModelSection, seed: int) -> Any:
@@ -131,9 +138,12 @@ def window_of(model: Any) -> int | None:
 def make_policy(recipe: Recipe, model: Any, tokenizer: Any, run_dir: Path) -> Any:
     """The policy that samples: the model itself, or vLLM fed with its weights after every update."""
     if recipe.model.generator == "vllm":
-        from agentgym.policies.vllm import VLLMPolicy
+        from agentgym.trainers.local.vllm_bridge import make_vllm
 
-        return VLLMPolicy(model, tokenizer, run_dir)
+        settings = recipe.model
+        rank = settings.lora.r if settings.lora is not None else 0
+        base = base_folder(recipe, run_dir)
+        return make_vllm(model, tokenizer, base, run_dir / "vllm", settings.generator_memory, rank)
     from agentgym.policies.hf import HFPolicy
 
     class TrainedPolicy(HFPolicy):
