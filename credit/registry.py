@@ -17,6 +17,7 @@ ENTRY_POINT_GROUP = "agentgym.credit"
 REWARDERS: dict[str, str] = {
     "outcome": "agentgym.credit.rewarders:Outcome",
     "invalid_penalty": "agentgym.credit.rewarders:InvalidPenalty",
+    "grounding_penalty": "agentgym.credit.rewarders:GroundingPenalty",
 }
 ESTIMATORS: dict[str, str] = {
     "grpo": "agentgym.credit.grpo:GRPO",

@@ -1,9 +1,11 @@
-"""Built-in turn rewarders: the outcome, and a penalty for responses without a well-formed action."""
+"""Built-in turn rewarders: the outcome, and penalties for malformed responses and for refused actions."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from agentgym.errors import ConfigError
-from agentgym.types import Episode, Task
+from agentgym.types import Episode, Task, Turn
 
 
 class Outcome:
@@ -29,18 +31,15 @@ class Outcome:
         return record.outcome if self.success_reward is None else self.success_reward * record.success
 
 
-class InvalidPenalty:
-    """``-penalty`` on every turn whose response had no well-formed action (``valid=False``).
+class _Penalty(ABC):
+    """``-penalty`` on every turn that :meth:`due` names; ``cap`` bounds the sum over an episode (None: unbounded)."""
 
-    Never positive, so well-formed turns cannot be farmed (credit-methods.md section 3, 28). ``cap`` bounds the sum
-    over an episode, so that ending early is not the cheapest way out of penalties (30); None: unbounded.
-    """
-
-    name = "invalid_penalty"
+    name = ""
+    traits: frozenset[str] = frozenset()
 
     def __init__(self, penalty: float = 0.1, cap: float | None = None, weight: float = 1.0) -> None:
         if penalty < 0 or (cap is not None and cap < 0):
-            raise ConfigError(f"invalid_penalty: penalty and cap must be >= 0, got {penalty} and {cap}")
+            raise ConfigError(f"{self.name}: penalty and cap must be >= 0, got {penalty} and {cap}")
         self.penalty, self.cap, self.weight = penalty, cap, weight
         self._paid = 0.0
 
@@ -48,10 +47,42 @@ class InvalidPenalty:
         """A new episode begins."""
         self._paid = 0.0
 
+    @abstractmethod
+    def due(self, turn: Turn) -> bool:
+        """Is this turn punished?"""
+
     def score(self, record: Episode, turn: int) -> float:
-        """0 on valid turns."""
-        if record.turns[turn].valid:
+        """0 on all other turns."""
+        if not self.due(record.turns[turn]):
             return 0.0
-        due = self.penalty if self.cap is None else min(self.penalty, self.cap - self._paid)
-        self._paid += due
-        return -due
+        amount = self.penalty if self.cap is None else min(self.penalty, self.cap - self._paid)
+        self._paid += amount
+        return -amount
+
+
+class InvalidPenalty(_Penalty):
+    """A penalty on every turn whose response had no well-formed action (``valid=False``).
+
+    Never positive, so well-formed turns cannot be farmed (credit-methods.md section 3, 28). With a ``cap`` ending
+    early is not the cheapest way out of penalties (30).
+    """
+
+    name = "invalid_penalty"
+
+    def due(self, turn: Turn) -> bool:
+        """The format was not kept."""
+        return not turn.valid
+
+
+class GroundingPenalty(_Penalty):
+    """A penalty on every turn whose action the environment refused (``grounded=False``).
+
+    The penalty form of SPA's grounding signal g_t (arXiv 2505.20732): a bonus for executed actions grows with the
+    episode's length and pays for stalling, ``-penalty * (1 - g_t)`` does not (credit-methods.md 1.1, edge cases).
+    """
+
+    name = "grounding_penalty"
+
+    def due(self, turn: Turn) -> bool:
+        """The environment did not execute the action."""
+        return not turn.grounded

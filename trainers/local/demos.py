@@ -23,6 +23,8 @@ from agentgym.types import Episode, Group
 
 #: key of ``SampledTurn.info`` that marks a turn whose action was replaced by a random one
 NOISE_KEY = "noise"
+#: key that marks a turn which the model being trained played itself; never imitated
+STUDENT_KEY = "student"
 
 
 class DemonstrationPolicy(Policy):
@@ -67,7 +69,7 @@ class DemonstrationPolicy(Policy):
 
 @dataclass(slots=True)
 class Demonstrations:
-    """Rows to imitate, and counts: episodes, successes, dropped, noisy turns, imitated tokens."""
+    """Rows to imitate, and counts: episodes, successes, dropped, noisy turns, student turns, imitated tokens."""
 
     rows: list[TrainRow]
     counts: dict[str, int] = field(default_factory=dict)
@@ -90,7 +92,9 @@ def expert_policy(name: str, noise: float, exclude: Sequence[str] = ()) -> Polic
 
 def demonstrations(groups: Sequence[Group], only_success: bool, train_on_noise: bool) -> Demonstrations:
     """Training rows from demonstration episodes. Failed infrastructure never trains; the rest is counted."""
-    counts = dict.fromkeys(("episodes", "successes", "failures", "dropped", "noisy_turns", "tokens"), 0)
+    counts = dict.fromkeys(
+        ("episodes", "successes", "failures", "dropped", "noisy_turns", "student_turns", "tokens"), 0
+    )
     rows: list[TrainRow] = []
     for episode in (episode for group in groups for episode in group):
         counts["episodes"] += 1
@@ -101,9 +105,12 @@ def demonstrations(groups: Sequence[Group], only_success: bool, train_on_noise: 
         if only_success and not episode.success:
             counts["dropped"] += 1
             continue
-        noisy = frozenset(t.index for t in episode.turns if t.info.get(NOISE_KEY) and not train_on_noise)
+        noisy = {t.index for t in episode.turns if t.info.get(NOISE_KEY)}
+        own = {t.index for t in episode.turns if t.info.get(STUDENT_KEY)}
         counts["noisy_turns"] += len(noisy)
-        for row in (masked(row, noisy) for row in episode.rows):
+        counts["student_turns"] += len(own)
+        skipped = frozenset(own if train_on_noise else own | noisy)
+        for row in (masked(row, skipped) for row in episode.rows):
             if row.mask.any():
                 counts["tokens"] += int(row.mask.sum())
                 rows.append(TrainRow(row, np.zeros(len(row), np.float32), name=episode.where))

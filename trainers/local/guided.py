@@ -7,19 +7,21 @@ the expert alone never show those, and a small model then repeats a refused acti
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.errors import AgentGymError, ContextOverflow
+from agentgym.errors import PolicyFault
 from agentgym.policy import BatchPolicy, PolicyRequest, SampledTurn
 from agentgym.seeding import python_rng
-from agentgym.trainers.local.demos import NOISE_KEY, DemonstrationPolicy
+from agentgym.trainers.local.demos import STUDENT_KEY, DemonstrationPolicy
 
 
 class GuidedPolicy(BatchPolicy):
-    """``student`` answers a turn with probability ``share`` (its turns are marked as noise), ``teacher`` the rest.
+    """``student`` answers a turn with probability ``share`` (its turns are marked), ``teacher`` the rest.
 
-    Both must use one renderer. Where the expert has no advice the student answers.
+    Both must use one renderer. Where the expert has no advice the student answers. Batches must not run on an event
+    loop (the rollout engine's never do).
     """
 
     needs_expert = True
@@ -31,24 +33,26 @@ class GuidedPolicy(BatchPolicy):
     def act_batch(self, requests: Sequence[PolicyRequest]) -> list[SampledTurn | Exception]:
         """Answers in order; one call of the student for all of its turns."""
         own = [i for i, request in enumerate(requests) if self._student_plays(request)]
+        rest = [i for i in range(len(requests)) if i not in set(own)]
         answers: dict[int, SampledTurn | Exception] = {}
         for index, answer in zip(own, self.student.act_batch([requests[i] for i in own]) if own else (), strict=True):
             if isinstance(answer, SampledTurn):
-                answer.info[NOISE_KEY] = True
+                answer.info[STUDENT_KEY] = True
             answers[index] = answer
-        for index, request in enumerate(requests):
-            if index not in answers:
-                answers[index] = self._guide(request)
+        answers.update(zip(rest, asyncio.run(self._teach([requests[i] for i in rest])) if rest else (), strict=True))
         return [answers[index] for index in range(len(requests))]
 
     def _student_plays(self, request: PolicyRequest) -> bool:
         return request.expert is None or python_rng("guided", request.seed).random() < self.share
 
-    def _guide(self, request: PolicyRequest) -> SampledTurn | Exception:
-        try:
-            return self.teacher.turn(request, request.format.render(str(request.expert)))
-        except (AgentGymError, ContextOverflow) as error:
-            return error
+    async def _teach(self, requests: Sequence[PolicyRequest]) -> list[SampledTurn | Exception]:
+        results = await asyncio.gather(*map(self.teacher.act, requests), return_exceptions=True)
+        return [
+            result
+            if isinstance(result, SampledTurn | Exception)
+            else PolicyFault(f"the teacher was cut off: {result!r}")
+            for result in results
+        ]
 
     def release(self, session: str) -> None:
         """Free the session in the student, whose renderer the teacher shares."""

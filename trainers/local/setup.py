@@ -95,7 +95,7 @@ def get_demonstrations(
     with make_engine(recipe, player, recipe.train_sampling()) as engine:
         for part, chosen in enumerate(draw_tasks(tasks, settings.episodes, recipe.seed, *stream)):
             groups += engine.run_sync(chosen, n=1, seed=derive_seed(recipe.seed, *stream, part), on_episode=on_episode)
-    demos = demonstrations(groups, settings.only_success and not number, settings.train_on_noise and not number)
+    demos = demonstrations(groups, settings.only_success and not number, settings.train_on_noise)
     save_demonstrations(path, demos)
     return demos
 
