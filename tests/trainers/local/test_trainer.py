@@ -32,8 +32,24 @@ def bandit(**sections):
     """Warm start on random actions: the format is known, the right action is not."""
     base = {
         "env": BANDIT,
-        "sft": {"steps": 100, "episodes": 32, "noise": 1.0, "train_on_noise": True, "only_success": False, "lr": 1e-2},
-        "rl": {"steps": 40, "groups": 8, "group_size": 8, "minibatch": 32, "lr": 5e-3, "kl_coef": 0.0},
+        "sft": {
+            "steps": 100,
+            "episodes": 32,
+            "noise": 1.0,
+            "train_on_noise": True,
+            "only_success": False,
+            "lr": 1e-2,
+            "rounds": 1,
+        },
+        "rl": {
+            "steps": 40,
+            "groups": 8,
+            "group_size": 8,
+            "minibatch": 32,
+            "lr": 5e-3,
+            "kl_coef": 0.0,
+            "invalid_penalty": 0.0,
+        },
         "model": {"tiny": {"hidden_size": 32, "layers": 1, "heads": 2, "vocab_size": 200, "context": 160}},
         "checkpoint": {"every": 0, "sft_every": 0},
         "eval": {"every": 0},

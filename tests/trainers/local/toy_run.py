@@ -23,9 +23,10 @@ def toy_recipe(**sections: object) -> Recipe:
         "limits": {"max_response_tokens": 6, "max_turns": 5},
         "model": {"tiny": {"hidden_size": 16, "layers": 1, "heads": 2, "vocab_size": 200, "context": 160},
                   "device": "cpu"},
-        "sft": {"steps": 12, "episodes": 60, "noise": 0.3, "batch_size": 8, "min_valid": 0.0},
+        "sft": {"steps": 16, "episodes": 60, "noise": 0.3, "batch_size": 8, "min_valid": 0.0, "lr": 2e-2,
+                "rounds": 2},
         "rl": {"steps": 5, "groups": 4, "group_size": 4, "minibatch": 8, "lr": 1e-3, "kl_coef": 0.01,
-               "drop_dead_groups": False},
+               "drop_dead_groups": False, "invalid_penalty": 0.2},
         "eval": {"every": 2},
         "checkpoint": {"every": 2, "sft_every": 5},
     }  # fmt: skip
