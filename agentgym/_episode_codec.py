@@ -40,6 +40,15 @@ def _plain(value: Any) -> Any:
 _encode = json.JSONEncoder(default=_plain, separators=(",", ":"), check_circular=False).encode
 
 
+def json_problem(value: Any) -> str:
+    """Why JSON cannot hold ``value``; empty where it can."""
+    try:
+        _encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
 def encode(episode: Episode) -> bytes:
     """One record. Raises TypeError, naming the episode, for info or data that JSON cannot hold."""
     rows = episode.rows

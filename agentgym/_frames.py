@@ -13,6 +13,7 @@ import fcntl
 import json
 import logging
 import os
+import stat
 import struct
 import zlib
 from array import array
@@ -67,8 +68,11 @@ class FrameFile:
         if self.fd is None:
             try:
                 self.fd = os.open(self.path, os.O_RDONLY)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 raise DataError(f"no episode store at {self.path}") from None
+            if not stat.S_ISREG(os.fstat(self.fd).st_mode):
+                self.close()
+                raise DataError(f"{self.path} is not a file, expected an episode store")
 
     def open_to_write(self) -> int:
         """Lock, create or repair; gives the number of torn bytes cut off."""
@@ -165,7 +169,7 @@ class FrameFile:
         start = os.pread(self.fd, _FILE.size, 0)
         mark, length, check = _FILE.unpack(start.ljust(_FILE.size, b"\0"))
         text = os.pread(self.fd, min(length, size), _FILE.size) if mark == _FILE_MARK else b""
-        if mark != _FILE_MARK or zlib.crc32(text) != check:
+        if mark != _FILE_MARK or not 0 < len(text) == length or zlib.crc32(text) != check:
             if _header().startswith(start + text):  # its writer is just beginning, or died then
                 self.torn = size
                 return False

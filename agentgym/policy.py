@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -100,10 +101,34 @@ class SampledTurn:
     info: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if len(self.token_ids) != len(self.logprobs):
-            raise ValueError(f"{len(self.token_ids)} sampled ids but {len(self.logprobs)} log-probabilities")
+        if not isinstance(self.text, str):
+            raise TypeError(f"SampledTurn.text must be str, got {type(self.text).__name__}")
+        if not isinstance(self.info, dict):
+            raise TypeError(f"SampledTurn.info must be a dict, got {type(self.info).__name__}")
+        if not isfinite(self.cost):
+            raise ValueError(f"SampledTurn.cost must be finite, got {self.cost!r}")
+        for name in ("prompt_ids", "token_ids"):
+            ids = getattr(self, name)
+            if ids is not NO_TOKENS:
+                setattr(self, name, _token_ids(name, ids))
+        if self.logprobs is not NO_LOGPROBS:
+            self.logprobs = np.asarray(self.logprobs, np.float32)
+        if self.logprobs.ndim != 1 or len(self.token_ids) != len(self.logprobs):
+            raise ValueError(
+                f"{len(self.token_ids)} sampled ids but log-probabilities of shape {self.logprobs.shape}; one each"
+            )
         if self.finish_reason not in ("stop", "length"):
             raise ValueError(f"finish_reason must be stop or length, got {self.finish_reason!r}")
+
+
+def _token_ids(name: str, ids: Any) -> IntArray:
+    """``ids`` as an int32 row; a value that would change on the way is refused."""
+    found = np.asarray(ids)
+    if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+        raise TypeError(f"SampledTurn.{name} must be a row of integers, got shape {found.shape} of {found.dtype}")
+    if len(found) and not (found.min() >= 0 and found.max() < 1 << 31):
+        raise ValueError(f"SampledTurn.{name}: ids go from {found.min()} to {found.max()}, expected 0 to 2**31 - 1")
+    return found.astype(np.int32, copy=False)
 
 
 class Policy(ABC):

@@ -11,8 +11,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, overload
 
+from agentgym import _plain
+from agentgym.errors import unknown
 from agentgym.tokens import TokenRow
 
 
@@ -121,8 +124,6 @@ class TaskSet(Sequence[Task]):
         for task in self._tasks:
             if key in (task.id, task.name):
                 return task
-        from agentgym.errors import unknown
-
         raise unknown(f"task in {self.name or 'this task set'}", key, (t.name for t in self._tasks))
 
 
@@ -139,6 +140,8 @@ class Observation:
             raise TypeError(f"Observation.text must be str, got {type(self.text).__name__}")
         if self.state_key is None:
             self.state_key = self.text
+        if self.state_key.__class__ is not str or self.admissible.__class__ is not list:
+            _plain.check_observation(self)
 
 
 @dataclass(slots=True)
@@ -164,8 +167,17 @@ class Step:
     info: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.reward != self.reward or self.reward in (float("inf"), float("-inf")):
-            raise ValueError(f"Step.reward must be finite, got {self.reward!r}")
+        if (  # one look at the usual types; all else takes the longer way
+            self.reward.__class__ is not float
+            or not isfinite(self.reward)
+            or self.observation.__class__ is not Observation
+            or self.terminated.__class__ is not bool
+            or self.success.__class__ is not bool
+            or self.grounded.__class__ is not bool
+            or self.milestones.__class__ is not tuple
+            or not (self.score is self.info is None)
+        ):
+            _plain.settle(self, Observation)
         if self.success and not self.terminated:
             raise ValueError("Step.success without Step.terminated: a solved task must end the episode")
 

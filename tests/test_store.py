@@ -161,6 +161,20 @@ def test_torn_end_at_every_length_is_cut_and_reported(tmp_path):
         assert [e.task.name for e in EpisodeStore(path)] == ["t0", "t2"]
 
 
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 15, 16, 40])
+def test_writer_that_died_in_the_header_left_an_empty_store(tmp_path, length):
+    with EpisodeStore(tmp_path / "whole") as store:
+        store.lock()
+    path = tmp_path / "torn"
+    path.write_bytes((tmp_path / "whole").read_bytes()[:length])
+    assert len(EpisodeStore(path)) == 0
+
+
+def test_folder_in_place_of_a_store_is_named(tmp_path):
+    with pytest.raises(DataError, match="is not a file"):
+        len(EpisodeStore(tmp_path))
+
+
 def test_last_frame_of_right_length_and_wrong_content_is_torn_too(tmp_path):
     path, written = tmp_path / "e", some(2)
     with EpisodeStore(path, flush_seconds=0) as store:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +95,22 @@ class TestStep:
     def test_reward_is_finite(self, reward: float) -> None:
         with pytest.raises(ValueError, match="finite"):
             Step(Observation("x"), reward=reward)
+
+    def test_numbers_of_other_libraries_become_plain_ones(self) -> None:
+        one = np.bool_(True)
+        step = Step(Observation("x"), np.float32(1), one, one, one, ["a"], np.float64(2))  # type: ignore[arg-type]
+        values = (step.reward, step.terminated, step.success, step.grounded, step.milestones, step.score)
+        assert values == (1.0, True, True, True, ("a",), 2.0)
+        assert [type(value) for value in values] == [float, bool, bool, bool, tuple, float]
+
+    @pytest.mark.parametrize("wrong", [
+        {"reward": "1"}, {"reward": None}, {"score": "high"}, {"terminated": "yes"}, {"grounded": None},
+        {"grounded": np.ones(2)}, {"milestones": None}, {"milestones": "ab"}, {"info": [1]}, {"observation": "text"},
+    ])  # fmt: skip
+    def test_wrong_types_are_named(self, wrong: dict[str, Any]) -> None:
+        (name,) = wrong
+        with pytest.raises(TypeError, match=f"Step.{name} must be"):
+            Step(**{"observation": Observation("x"), **wrong})
 
     def test_observation(self) -> None:
         assert Observation("x").state_key == "x"

@@ -128,6 +128,8 @@ class Batcher(Policy):
             if isinstance(value, PolicyFault | ContextOverflow):
                 return [value] * len(requests)
             return self._all_fail(requests, f"raised {type(value).__name__}: {value}")
+        if not isinstance(value, list | tuple):
+            return self._all_fail(requests, f"gave {type(value).__name__}, expected a list of answers")
         if len(value) != len(requests):
             return self._all_fail(requests, f"gave {len(value)} answers to {len(requests)} requests")
         return list(value)

@@ -12,6 +12,7 @@ import logging
 
 import numpy as np
 
+from agentgym._episode_codec import json_problem
 from agentgym.errors import ContextOverflow, EnvironmentFault, PolicyFault
 from agentgym.parsing import ParsedAction
 from agentgym.policy import Policy, PolicyRequest, SampledTurn
@@ -136,13 +137,19 @@ class EpisodeLoop:
         timeout = self.config.limits.policy_timeout
         try:
             async with asyncio.timeout(None if getattr(self.policy, "own_deadline", False) else timeout) as deadline:
-                return await self.policy.act(request)
+                sampled = await self.policy.act(request)
         except (PolicyFault, ContextOverflow):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if isinstance(error, TimeoutError) and deadline.expired():
                 raise PolicyFault(f"policy {self.policy.name!r} gave no response within {timeout:g} s") from error
             raise PolicyFault(f"policy {self.policy.name!r} raised {type(error).__name__}: {error}") from error
+        if not isinstance(sampled, SampledTurn):
+            raise PolicyFault(f"policy {self.policy.name!r} gave {type(sampled).__name__}, expected SampledTurn")
+        problem = json_problem(sampled.info) if sampled.info else ""
+        if problem:
+            raise PolicyFault(f"policy {self.policy.name!r}: SampledTurn.info is not JSON-compatible: {problem}")
+        return sampled
 
     def _record(self, observation: Observation, sampled: SampledTurn) -> Turn:
         index, row, start, end = len(self.turns), -1, 0, 0

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from agentgym import _episode_codec as codec
 from agentgym.environment import Environment, EnvironmentSpec
 from agentgym.errors import AgentGymError, EnvironmentFault
 from agentgym.registry import check_options, environment_class
@@ -68,10 +69,42 @@ def fault_of(error: BaseException, what: str) -> EnvironmentFault:
     return EnvironmentFault(f"{what} raised {type(error).__name__}: {error}", log_tail=text)
 
 
-def checked(value: Any, expected: type, what: str) -> Any:
-    """``value`` if it has the type that the contract demands of ``what``, else an EnvironmentFault."""
-    if not isinstance(value, expected):
-        raise EnvironmentFault(f"{what} returned {type(value).__name__}, expected {expected.__name__}")
+def checked_observation(value: Any, what: str = "reset") -> Observation:
+    """``value`` if it is the Observation that the contract demands, else an EnvironmentFault."""
+    if not isinstance(value, Observation):
+        raise EnvironmentFault(f"{what} returned {type(value).__name__}, expected Observation")
+    try:
+        "".join(value.admissible or ())  # the cheapest look at every element
+    except TypeError as error:
+        raise EnvironmentFault(f"{what} lists an admissible action that is not text: {error}") from None
+    return value
+
+
+def checked_step(value: Any) -> Step:
+    """``value`` if it is the Step that the contract demands, else an EnvironmentFault."""
+    if not isinstance(value, Step):
+        raise EnvironmentFault(f"step returned {type(value).__name__}, expected Step")
+    checked_observation(value.observation, "step")
+    if value.milestones:
+        checked_names(value.milestones, "Step.milestones")
+    if value.info:
+        problem = codec.json_problem(dict(value.info))
+        if problem:
+            raise EnvironmentFault(f"Step.info is not JSON-compatible: {problem}")
+    return value
+
+
+def checked_names(value: Any, what: str = "milestone_names") -> tuple[str, ...]:
+    """``value`` as a tuple of names, else an EnvironmentFault."""
+    if not isinstance(value, tuple | list) or not all(isinstance(name, str) for name in value):
+        raise EnvironmentFault(f"{what} must be a tuple of names, got {value!r:.80}")
+    return tuple(value)
+
+
+def checked_expert(value: Any) -> str | None:
+    """``value`` as an expert's action, else an EnvironmentFault."""
+    if value is not None and not isinstance(value, str):
+        raise EnvironmentFault(f"expert returned {type(value).__name__}, expected str or None")
     return value
 
 
@@ -98,24 +131,23 @@ class InlineHandle(EnvHandle):
         await self.start()
         assert self._env is not None
         try:
-            observation: Observation = checked(self._env.reset(task), Observation, "reset")
+            observation = checked_observation(self._env.reset(task))
+            self.milestone_names = checked_names(self._env.milestone_names)
         except (Exception, SystemExit) as error:
             raise self._fault(error, "reset") from error
-        self.milestone_names = tuple(self._env.milestone_names)
         return observation
 
     async def step(self, action: str) -> Step:
         assert self._env is not None
         try:
-            step: Step = checked(self._env.step(action), Step, "step")
+            return checked_step(self._env.step(action))
         except (Exception, SystemExit) as error:
             raise self._fault(error, "step") from error
-        return step
 
     async def expert(self) -> str | None:
         assert self._env is not None
         try:
-            return self._env.expert()
+            return checked_expert(self._env.expert())
         except (Exception, SystemExit) as error:
             raise self._fault(error, "expert") from error
 
@@ -149,26 +181,22 @@ class ThreadHandle(EnvHandle):
 
     async def reset(self, task: Task) -> Observation:
         await self.start()
-        observation: Observation = checked(
-            await self._call("reset", self._limits.reset_timeout, self._reset, task), Observation, "reset"
-        )
-        return observation
+        observation, names = await self._call("reset", self._limits.reset_timeout, self._reset, task)
+        self.milestone_names = checked_names(names)
+        return checked_observation(observation)
 
-    def _reset(self, task: Task) -> Observation:
+    def _reset(self, task: Task) -> tuple[Observation, Any]:
         assert self._env is not None
         observation = self._env.reset(task)
-        self.milestone_names = tuple(self._env.milestone_names)
-        return observation
+        return observation, self._env.milestone_names
 
     async def step(self, action: str) -> Step:
         assert self._env is not None
-        step: Step = checked(await self._call("step", self._limits.step_timeout, self._env.step, action), Step, "step")
-        return step
+        return checked_step(await self._call("step", self._limits.step_timeout, self._env.step, action))
 
     async def expert(self) -> str | None:
         assert self._env is not None
-        answer: str | None = await self._call("expert", self._limits.step_timeout, self._env.expert)
-        return answer
+        return checked_expert(await self._call("expert", self._limits.step_timeout, self._env.expert))
 
     async def _call(self, what: str, timeout: float, function: Callable[..., Any], *args: Any) -> Any:
         future = self._thread.submit(function, *args)

@@ -24,7 +24,14 @@ from agentgym.environment import Environment
 from agentgym.errors import AgentGymError, EnvironmentFault
 from agentgym.rollouts import worker
 from agentgym.rollouts.config import Limits
-from agentgym.rollouts.handles import MAX_TAIL, EnvHandle, checked
+from agentgym.rollouts.handles import (
+    MAX_TAIL,
+    EnvHandle,
+    checked_expert,
+    checked_names,
+    checked_observation,
+    checked_step,
+)
 from agentgym.rollouts.worker import HEADER, to_frame
 from agentgym.types import Observation, Step, Task
 
@@ -93,18 +100,15 @@ class ProcessHandle(EnvHandle):
         await self.start()
         if os.fstat(self._log.fileno()).st_size > MAX_LOG:
             self._log.truncate(0)
-        answer = await self._call("reset", self._limits.reset_timeout, "reset", task)
-        observation, self.milestone_names = answer
-        result: Observation = checked(observation, Observation, "reset")
-        return result
+        observation, names = await self._call("reset", self._limits.reset_timeout, "reset", task)
+        self.milestone_names = checked_names(names)
+        return checked_observation(observation)
 
     async def step(self, action: str) -> Step:
-        step: Step = checked(await self._call("step", self._limits.step_timeout, "step", action), Step, "step")
-        return step
+        return checked_step(await self._call("step", self._limits.step_timeout, "step", action))
 
     async def expert(self) -> str | None:
-        answer: str | None = await self._call("expert", self._limits.step_timeout, "expert")
-        return answer
+        return checked_expert(await self._call("expert", self._limits.step_timeout, "expert"))
 
     async def _call(self, what: str, timeout: float, *request: Any) -> Any:
         self.broken, self.fate = True, "cancelled"  # until the whole answer is here

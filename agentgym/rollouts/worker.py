@@ -89,7 +89,7 @@ def main(fd: int, parent: int) -> None:
 def _serve(env: Any, method: str, *args: Any) -> Any:
     if method == "reset":
         observation = env.reset(*args)
-        return observation, tuple(env.milestone_names)
+        return observation, env.milestone_names
     return getattr(env, method)(*args)
 
 

@@ -131,6 +131,17 @@ def test_one_request_of_a_batch_may_fail_alone():
     assert ends == [Termination.ENV_DONE, Termination.CONTEXT_LIMIT] + [Termination.ENV_DONE] * 4
 
 
+@pytest.mark.parametrize("answers", [None, 5, {}, (answer for answer in [])])
+def test_answers_to_a_batch_that_are_no_list_are_records_not_a_hang(answers):
+    class Bad(SeededBatchPolicy):
+        def act_batch(self, requests):
+            return answers
+
+    groups = rollout(Counter, Bad(), TASKS)
+    assert {group.episodes[0].termination for group in groups} == {Termination.ABORTED}
+    assert "expected a list of answers" in groups[0].episodes[0].error
+
+
 @pytest.mark.parametrize("how", ["raises", "short"])
 def test_failing_batch_aborts_its_episodes_with_the_reason(how):
     class Bad(SeededBatchPolicy):

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
+from typing import Any
 
 import numpy as np
 import pytest
 from fakes import Counter, ScriptedPolicy, SeededPolicy, sample, tasks_for
 
-from agentgym import ActionFormat, Observation, PromptLayout, SampledTurn, Sampling, Step, Termination
+from agentgym import (
+    ActionFormat,
+    EpisodeStore,
+    Observation,
+    Policy,
+    PromptLayout,
+    SampledTurn,
+    Sampling,
+    Step,
+    Task,
+    Termination,
+    load_policy,
+    rollout,
+)
 from agentgym.errors import ContextOverflow, PolicyFault
 from agentgym.policy import PolicyRequest
 from agentgym.rollouts import Limits, RolloutConfig, make_handle, run_episode
@@ -309,3 +324,91 @@ def test_observation_without_admissible_stays_none():
 def test_limits_are_validated(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         Limits(**bad)
+
+
+#: what an environment's step may answer wrongly -> words of the record
+WRONG_STEPS = {
+    "text reward": (lambda: Step(Observation("x"), reward="1"), "Step.reward must be a number"),
+    "no reward": (lambda: Step(Observation("x"), reward=None), "Step.reward must be a number"),
+    "rewards": (lambda: Step(Observation("x"), reward=np.ones(2)), "Step.reward must be a number"),
+    "huge reward": (lambda: Step(Observation("x"), reward=10**400), "Step.reward must be a number"),
+    "NaN score": (lambda: Step(Observation("x"), score=float("nan")), "Step.score must be finite"),
+    "infinite score": (lambda: Step(Observation("x"), score=float("inf")), "Step.score must be finite"),
+    "text flag": (lambda: Step(Observation("x"), terminated="yes"), "Step.terminated must be True or False"),
+    "no flag": (lambda: Step(Observation("x"), grounded=None), "Step.grounded must be True or False"),
+    "no milestones": (lambda: Step(Observation("x"), milestones=None), "Step.milestones must be"),
+    "milestone numbers": (lambda: Step(Observation("x"), milestones=(1,)), "Step.milestones must be"),
+    "milestone set": (lambda: Step(Observation("x"), milestones={"a"}), "Step.milestones must be"),
+    "info list": (lambda: Step(Observation("x"), info=[1]), "Step.info must be a mapping"),
+    "info object": (lambda: Step(Observation("x"), info={"x": object()}), "Step.info is not JSON-compatible"),
+    "info key": (lambda: Step(Observation("x"), info={(1, 2): 3}), "Step.info is not JSON-compatible"),
+    "text": (lambda: Step("text"), "Step.observation must be an Observation"),
+    "admissible text": (lambda: Step(Observation("x", "abc")), "admissible must be a list"),
+    "admissible numbers": (lambda: Step(Observation("x", [1])), "an admissible action that is not text"),
+    "state key": (lambda: Step(Observation("x", state_key=5)), "state_key must be str"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_STEPS)
+def test_wrong_step_is_a_record_that_can_be_stored(case: str, tmp_path: Any) -> None:
+    answer, words = WRONG_STEPS[case]
+
+    class Wrong(Counter):
+        def step(self, action: str) -> Step:
+            return answer()
+
+    with EpisodeStore(tmp_path / "store") as store:
+        (group,) = rollout(Wrong, load_policy("random"), tasks_for(Counter.spec.name, 1), store=store)
+    (episode,) = group
+    assert episode.termination is Termination.ENV_ERROR
+    assert words in episode.error
+    assert len(store) == 1
+
+
+@pytest.mark.parametrize(("name", "value", "words"), [
+    ("milestone_names", None, "milestone_names must be"),
+    ("milestone_names", (1,), "milestone_names must be"),
+    ("expert", lambda: 5, "expert returned int"),
+])  # fmt: skip
+def test_wrong_names_and_experts_are_records(name: str, value: Any, words: str) -> None:
+    class Wrong(Counter):
+        def reset(self, task: Task) -> Observation:
+            observation = super().reset(task)
+            setattr(self, name, value)
+            return observation
+
+    (group,) = rollout(Wrong, load_policy("expert"), tasks_for(Counter.spec.name, 1))
+    assert group.episodes[0].termination is Termination.ENV_ERROR
+    assert words in group.episodes[0].error
+
+
+_OK = "<action>0</action>"
+
+
+@pytest.mark.parametrize(("answer", "words"), [
+    (lambda: None, "gave NoneType, expected SampledTurn"),
+    (lambda: "0", "gave str, expected SampledTurn"),
+    (lambda: SampledTurn(None), "text must be str"),
+    (lambda: SampledTurn(_OK, info=None), "info must be a dict"),
+    (lambda: SampledTurn(_OK, info={"x": object()}), "info is not JSON-compatible"),
+    (lambda: SampledTurn(_OK, cost=float("nan")), "cost must be finite"),
+    (lambda: SampledTurn(_OK, prompt_ids=[1], token_ids=[[2, 3]], logprobs=[[-1.0, -1.0]]), "row of integers"),
+    (lambda: SampledTurn(_OK, prompt_ids=["a"], token_ids=[2], logprobs=[-1.0]), "row of integers"),
+    (lambda: SampledTurn(_OK, prompt_ids=[1], token_ids=[1.5], logprobs=[-1.0]), "row of integers"),
+    (lambda: SampledTurn(_OK, prompt_ids=[1], token_ids=[-2], logprobs=[-1.0]), "expected 0 to 2**31 - 1"),
+    (lambda: SampledTurn(_OK, prompt_ids=[1], token_ids=[2**40], logprobs=[-1.0]), "expected 0 to 2**31 - 1"),
+    (lambda: SampledTurn(_OK, prompt_ids=[1], token_ids=[2, 3], logprobs=[-1.0]), "one each"),
+    (lambda: sys.exit(3), "raised SystemExit: 3"),
+])  # fmt: skip
+def test_wrong_answer_of_a_policy_is_a_record(answer: Any, words: str, tmp_path: Any) -> None:
+    class Wrong(Policy):
+        name = "wrong"
+
+        async def act(self, request: PolicyRequest) -> SampledTurn:
+            return answer()
+
+    with EpisodeStore(tmp_path / "store") as store:
+        (group,) = rollout(Counter, Wrong(), tasks_for(Counter.spec.name, 1), store=store)
+    assert group.episodes[0].termination is Termination.ABORTED
+    assert words in group.episodes[0].error
+    assert len(store) == 1
