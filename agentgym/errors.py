@@ -7,7 +7,11 @@ without a traceback. Anything else that escapes is a bug of ours and keeps its t
 from __future__ import annotations
 
 import difflib
+import os
+import traceback
 from collections.abc import Iterable
+
+_OURS = os.path.dirname(__file__)
 
 
 class AgentGymError(Exception):
@@ -48,6 +52,17 @@ class ContextOverflow(AgentGymError):
 
 class MissingDependency(AgentGymError):
     """An optional package is needed; the message holds the exact install line."""
+
+
+def failed_code(what: str, error: BaseException) -> AgentGymError:
+    """The error for a user's own module, constructor or ``tasks`` that raised: what, why, and on which line of it."""
+    place = ""
+    if isinstance(error, SyntaxError):
+        place = f" ({error.filename}:{error.lineno})"
+    elif frames := [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_OURS)]:
+        place = f" ({frames[-1].filename}:{frames[-1].lineno})"
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return AgentGymError(f"{what} raised {type(error).__name__}: {text}{place}. --debug shows the whole traceback.")
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:

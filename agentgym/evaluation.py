@@ -186,7 +186,7 @@ def summarise(
         refused_rate=_mean([not turn.grounded for turn in turns]),
         terminations=dict(Counter(episode.termination.value for episode in episodes).most_common()),
         errors=len(failed),
-        error_messages=list(dict.fromkeys(f"{e.where}: {e.error}" for e in failed))[:MAX_MESSAGES],
+        error_messages=list(dict.fromkeys(_error(e) for e in failed))[:MAX_MESSAGES],
         results=results,
         setup=dict(setup or {}),
         groups=list(groups),
@@ -261,6 +261,11 @@ def _row(name: str, estimate: Estimate, unit: str, percent: bool = True) -> tupl
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
+
+
+def _error(episode: Episode) -> str:
+    known = episode.error.startswith(episode.where)
+    return episode.error if known else f"{episode.where}: {episode.error}"
 
 
 def _yes(flag: Any) -> str:

@@ -7,8 +7,8 @@ import inspect
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from agentgym.environment import Environment
-from agentgym.errors import AgentGymError, ConfigError, nearest, unknown
+from agentgym.environment import Environment, EnvironmentSpec
+from agentgym.errors import AgentGymError, ConfigError, failed_code, nearest, unknown
 
 ENTRY_POINT_GROUP = "agentgym.environments"
 
@@ -60,7 +60,11 @@ def _load(path: str) -> type[Environment]:
             raise AgentGymError(
                 f"environment {path!r}: there is no module {error.name!r}. Is it installed, or in the current folder?"
             ) from error
+        raise failed_code(f"environment {path!r}: importing {module_name!r}", error) from error
+    except AgentGymError:
         raise
+    except (Exception, SystemExit) as error:
+        raise failed_code(f"environment {path!r}: importing {module_name!r}", error) from error
     found = getattr(module, class_name, None)
     if found is None:
         close = nearest(class_name, [n for n in vars(module) if not n.startswith("_")])
@@ -72,8 +76,11 @@ def _load(path: str) -> type[Environment]:
 def _checked(found: Any, path: str) -> type[Environment]:
     if not (isinstance(found, type) and issubclass(found, Environment)):
         raise AgentGymError(f"environment {path!r} is {found!r}, expected a subclass of agentgym.Environment")
-    if not hasattr(found, "spec"):
+    if not isinstance(getattr(found, "spec", None), EnvironmentSpec):
         raise AgentGymError(f"environment {path!r} has no 'spec'; give the class an EnvironmentSpec")
+    missing = sorted(getattr(found, "__abstractmethods__", ()))
+    if missing:
+        raise AgentGymError(f"environment {path!r} does not define {', '.join(missing)}, which every environment needs")
     return found
 
 
@@ -81,7 +88,12 @@ def make(name: str, **options: Any) -> Environment:
     """Make an environment. Unknown options are refused with the nearest match (ConfigError)."""
     cls = environment_class(name)
     check_options(cls, name, options)
-    return cls(**options)
+    try:
+        return cls(**options)
+    except AgentGymError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise failed_code(f"environment {name!r}: its constructor", error) from error
 
 
 def check_options(cls: type[Environment], name: str, options: dict[str, Any]) -> None:

@@ -84,8 +84,35 @@ def test_malformed_names_are_unknown_names(name: str) -> None:
 def test_an_import_error_inside_the_module_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_broken_env.py").write_text("import a_package_that_is_not_there\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError, match="a_package_that_is_not_there"):
+    with pytest.raises(AgentGymError, match=r"ModuleNotFoundError.*a_package_that_is_not_there.*my_broken_env\.py:1"):
         agentgym.make("my_broken_env:X")
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("def f(:", r"importing 'my_wrong_env' raised SyntaxError: .*my_wrong_env\.py:1"),
+    ("raise RuntimeError('boom')", r"importing 'my_wrong_env' raised RuntimeError: boom .*my_wrong_env\.py:1"),
+    ("raise SystemExit(3)", r"importing 'my_wrong_env' raised SystemExit: 3"),
+    ("class X(Environment): pass", r"has no 'spec'"),
+    ("class X(Environment): spec = 'x'", r"has no 'spec'"),
+    ("class X(Environment): spec = S", r"does not define reset, step, tasks"),
+    ("class X(Whole):\n  def __init__(self, a): pass", r"its constructor raised TypeError: .*missing 1"),
+    ("class X(Whole):\n  def __init__(self): 1 / 0", r"its constructor raised ZeroDivisionError: .*my_wrong_env\.py:6"),
+])  # fmt: skip
+def test_what_a_users_module_got_wrong_is_named_with_its_line(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = (
+        "from agentgym import Environment, EnvironmentSpec\nS = EnvironmentSpec('x')\n"
+        "class Whole(Environment):\n  spec = S; tasks = reset = step = None\n"
+    )
+    name = "my_wrong_env"
+    (tmp_path / f"{name}.py").write_text(text if "raise" in text or "def f" in text else head + text)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        with pytest.raises(AgentGymError, match=message):
+            agentgym.make(f"{name}:X")
+    finally:
+        sys.modules.pop(name, None)
 
 
 def test_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,12 +92,30 @@ def default_tasks(world: Environment, split: str | None, task_options: dict[str,
     names = [split] if split else list(world.spec.splits)
     for name in names:
         try:
-            found: TaskSet = call(world.tasks, {"split": name, **task_options}, f"split {name!r}")
-            return found
+            return _tasks(world, name, task_options)
         except DataError:
             if name == names[-1]:
                 raise
-    raise AssertionError("an environment has at least one split")
+    raise ConfigError(f"environment {world.spec.name!r} names no split in its spec")
+
+
+def _tasks(world: Environment, split: str, task_options: dict[str, Any]) -> TaskSet:
+    """``world.tasks(split)``; what the environment's author got wrong is an error with its line."""
+    from agentgym.errors import AgentGymError, failed_code
+    from agentgym.types import TaskSet
+
+    what = f"environment {world.spec.name!r}: tasks({split!r})"
+    try:
+        found = call(world.tasks, {"split": split, **task_options}, f"split {split!r}")
+    except AgentGymError:
+        raise
+    except Exception as error:
+        raise failed_code(what, error) from error
+    if not isinstance(found, TaskSet):
+        raise AgentGymError(f"{what} returned {type(found).__name__}, expected a TaskSet")
+    if not len(found):
+        raise AgentGymError(f"{what} holds no task")
+    return found
 
 
 def nearest_recipe_file(model: str) -> Path | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import ConfigError, MissingDependency, nearest, unknown
+from agentgym.errors import AgentGymError, ConfigError, MissingDependency, failed_code, nearest, unknown
 from agentgym.policy import Policy
 
 #: policies without a model, by name; ``register_policy`` adds to them
@@ -47,6 +47,8 @@ def load_policy(spec: str | Path, **options: Any) -> Policy:
         return policy
     from agentgym.policies.scripted import NoisyPolicy
 
+    if isinstance(noise, bool) or not isinstance(noise, int | float):
+        raise ConfigError(f"policy {text!r}: noise must be a number in [0, 1], got {noise!r}")
     return NoisyPolicy(policy, float(noise))
 
 
@@ -56,7 +58,7 @@ def _load(spec: str, options: dict[str, Any]) -> Policy:
         return _call(target if callable(target) else _import(target), spec, options)
     if spec.startswith(("http://", "https://")):
         return _call(_import("agentgym.policies.openai_api:OpenAIPolicy"), spec, {"base_url": spec, **options})
-    if Path(spec).exists():
+    if spec and Path(spec).exists():
         return _model(spec, options)
     if ":" in spec and not spec.startswith((".", "/")):
         return _call(_import(spec), spec, options)
@@ -112,6 +114,10 @@ def _import(path: str) -> Callable[..., Policy]:
         if error.name and module_name.startswith(error.name):
             raise unknown("policy", path, _NAMED, f"There is no module {error.name!r}.") from error
         raise MissingDependency(f"policy {path!r} needs {error.name}: pip install {error.name}") from error
+    except AgentGymError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise failed_code(f"policy {path!r}: importing {module_name!r}", error) from error
     found = getattr(module, name, None)
     if not callable(found):
         raise unknown(f"policy in {module_name}", name, (n for n in vars(module) if not n.startswith("_")))
@@ -126,6 +132,10 @@ def _call(factory: Callable[..., Policy], spec: str, options: dict[str, Any]) ->
             close = nearest(key, known)
             hint = f" Did you mean {close[0]!r}?" if close else f" It takes: {', '.join(sorted(known)) or 'none'}."
             raise ConfigError(f"policy {spec!r} has no option {key!r}.{hint}")
+    try:
+        inspect.signature(factory).bind(**options)
+    except TypeError as error:
+        raise ConfigError(f"policy {spec!r}: {error}; give it as an option") from error
     policy = factory(**options)
     if not isinstance(policy, Policy):
         raise ConfigError(f"policy {spec!r} made {policy!r}, expected an agentgym.Policy")

@@ -168,17 +168,26 @@ def load_model(
     if dtype == "auto":
         dtype = "bfloat16" if device.startswith("cuda") else "float32"
     base = Path(path)
+    _check_folder(base)
     if (base / "adapter_config.json").is_file() and not (base / "config.json").is_file():
         lora, path = base, _adapter_base(base)
     try:
         with quiet():
             tokenizer = AutoTokenizer.from_pretrained(base if base.is_dir() else path)
             model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot load a model from {str(path)!r}: {error}") from error
+    except Exception as error:  # every library in between has its own: safetensors, tokenizers, json, torch
+        raise ConfigError(f"cannot load a model from {str(path)!r}: {type(error).__name__}: {error}") from error
     if lora is not None:
         model = _with_adapter(model, lora)
     return model.to(device).eval(), tokenizer
+
+
+def _check_folder(base: Path) -> None:
+    """Refuse what is there and holds no model, before anyone asks the hub for it."""
+    if base.is_file():
+        raise ConfigError(f"cannot load a model from {str(base)!r}: it is a file, expected a model's folder")
+    if base.is_dir() and not any((base / name).is_file() for name in ("config.json", "adapter_config.json")):
+        raise ConfigError(f"cannot load a model from {str(base)!r}: the folder holds no config.json")
 
 
 def _adapter_base(folder: Path) -> str:

@@ -13,6 +13,8 @@ from agentgym.errors import ConfigError, nearest, unknown
 
 #: lowest and highest number, both allowed
 Range = tuple[int, int]
+#: a game with more things than this takes minutes to make
+MOST: Final = 1000
 OFFICIAL_ROOMS: Final = ("kitchen", "livingroom", "bedroom", "bathroom")
 
 
@@ -46,8 +48,10 @@ class Knobs:
                     raise unknown(f"ALFWorld {kind}", name, known)
         for name, least in (("receptacles", 2), ("objects", 1), ("distractors", 0)):
             span = getattr(self, name)
-            if span is not None and not least <= span[0] <= span[1]:
-                raise ConfigError(f"generated ALFWorld games: {name} must be {least} <= low <= high, got {list(span)}")
+            if span is not None and not least <= span[0] <= span[1] <= MOST:
+                raise ConfigError(
+                    f"generated ALFWorld games: {name} must be {least} <= low <= high <= {MOST}, got {list(span)}"
+                )
         if self.hidden is not None and not 0.0 <= self.hidden <= 1.0:
             raise ConfigError(f"generated ALFWorld games: hidden must be in [0, 1], got {self.hidden!r}")
         if not self.choices():
@@ -71,8 +75,8 @@ PRESETS: Final[Mapping[str, Knobs]] = {
 
 def make_knobs(preset: str = "full", changes: Mapping[str, Any] | None = None) -> Knobs:
     """A preset with some knobs changed. Lists become tuples, a single number a range; unknown names are refused."""
-    if preset not in PRESETS:
-        raise unknown("preset of generated ALFWorld games", preset, PRESETS)
+    if not isinstance(preset, str) or preset not in PRESETS:
+        raise unknown("preset of generated ALFWorld games", str(preset), PRESETS)
     known = [field.name for field in fields(Knobs)]
     values: dict[str, Any] = {}
     for name, value in (changes or {}).items():

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from agentgym import registry
 from agentgym.cli import run
 from agentgym.cli.common import shown
 from agentgym.cli.train import run_folder
 from agentgym.config.loader import load_recipe
 from agentgym.config.recipe import Recipe
 from agentgym.errors import ConfigError
+from agentgym.types import Task, TaskSet
 
 
 def output(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
@@ -153,6 +155,20 @@ class TestEval:
     def test_mistakes(self, arguments: list[str], message: str, capsys: Any) -> None:
         assert run(["eval", *arguments]) == 2
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("answer", "message"), [
+    (lambda: 1 / 0, "tasks('train') raised ZeroDivisionError"),
+    (lambda: TaskSet([Task("doors", "a"), Task("doors", "a")]), "raised ValueError: task set '' holds id"),
+    (lambda: [Task("doors", "a")], "returned list, expected a TaskSet"),
+    (lambda: TaskSet([]), "holds no task"),
+])  # fmt: skip
+def test_what_an_environments_tasks_got_wrong_is_named(
+    answer: Any, message: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(registry.environment_class("doors"), "tasks", lambda self, split="train": answer())
+    assert run(["tasks", "doors", "train"]) == 1
+    assert message in capsys.readouterr().err
 
 
 class TestListings:

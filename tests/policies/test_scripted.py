@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -83,11 +84,25 @@ def test_load_policy_by_folder(tiny):
         ("http://localhost:1/v1", {}, ConfigError, "model=NAME"),
         ("agentgym.policies.scripted:Rndom", {}, UnknownNameError, "RandomPolicy"),
         ("no_such_module:X", {}, UnknownNameError, "no_such_module"),
+        ("", {}, UnknownNameError, "unknown policy ''"),
+        ("scripted", {}, ConfigError, "missing a required argument: 'script'"),
+        ("random", {"noise": "x"}, ConfigError, "noise must be a number"),
+        (__file__, {}, ConfigError, "it is a file, expected a model's folder"),
+        ("/", {}, ConfigError, r"the folder holds no config\.json"),
     ],
 )
 def test_load_policy_says_what_is_wrong(spec, options, error, says):
     with pytest.raises(error, match=says):
         load_policy(spec, **options)
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_damaged_model_folder_is_named(tiny, file, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny, folder)
+    (folder / file).write_bytes(b"\0damaged")
+    with pytest.raises(ConfigError, match=r"cannot load a model from .*model"):
+        load_policy(folder)
 
 
 def test_load_policy_refuses_model_options_it_does_not_know(tiny):

@@ -221,6 +221,9 @@ GOLDEN = {"tiny": "14f055b94c61d694", "small": "870b21819968805d", "full": "7690
         (lambda: generate(0, shared="yes"), ConfigError, "'shared'"),
         (lambda: generated_tasks("generated_tset"), UnknownNameError, "'generated_test'"),
         (lambda: generated_tasks("generated", 0), ConfigError, "n must be"),
+        (lambda: generated_tasks("generated", 1, seed=1.5), ConfigError, "seed must be an integer"),
+        (lambda: generated_tasks("generated", 1, preset=[1]), UnknownNameError, "preset"),
+        (lambda: generate(0, objects=100_000), ConfigError, "<= 1000"),
     ],
 )
 def test_mistakes_are_named(call: object, error: type[Exception], message: str) -> None:
