@@ -175,7 +175,8 @@ class Step:
             or self.success.__class__ is not bool
             or self.grounded.__class__ is not bool
             or self.milestones.__class__ is not tuple
-            or not (self.score is self.info is None)
+            or self.score is not None
+            or self.info is not None
         ):
             _plain.settle(self, Observation)
         if self.success and not self.terminated:
