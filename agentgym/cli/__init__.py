@@ -5,6 +5,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 130 stopped with C
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -83,8 +84,9 @@ def run(args: list[str]) -> int:
     end = args.index("--") if "--" in args else len(args)
     debug = "--debug" in args[:end]
     args = [arg for i, arg in enumerate(args) if i >= end or arg != "--debug"]
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # so that module:Class finds the user's own file
+    with contextlib.suppress(FileNotFoundError):  # the present folder was deleted
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # so that module:Class finds the user's own file
     try:
         result: Any = cli.main(args, prog_name="agentgym", standalone_mode=False)
         return result if isinstance(result, int) else 0

@@ -309,5 +309,12 @@ def test_report_without_a_run(tmp_path: Path, capsys: Any) -> None:
     assert "no recipe.yaml" in capsys.readouterr().err
 
 
+def test_a_deleted_present_folder_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert "doors" in output(capsys, "envs")
+
+
 def test_shown() -> None:
     assert shown("a\tb\nc é 漢 \x1b\x00\x9b\u202e") == "a\tb\nc é 漢 \\x1b\\x00\\x9b\\u202e"
