@@ -47,8 +47,18 @@ format: $(STAMP) ## apply formatting and safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP) ## measure speed, write benchmarks/results
-	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+bench: $(STAMP) ## measure speed, write benchmarks/results (REFERENCE_PYTHON=... also measures the real ALFWorld engine)
+	$(BIN)/python benchmarks/rollout_overhead.py
+	$(BIN)/python benchmarks/utilisation.py
+	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/credit_speed.py --json benchmarks/results/credit_speed.json
+	$(BIN)/python benchmarks/generation.py
+ifdef REFERENCE_PYTHON
+	$(BIN)/python benchmarks/alfworld_speed.py --reference-python $(REFERENCE_PYTHON)
+	$(BIN)/python benchmarks/alfworld_parity.py --python $(REFERENCE_PYTHON) | tee benchmarks/results/alfworld_parity.txt
+else
+	$(BIN)/python benchmarks/alfworld_speed.py --out runs/alfworld_speed-native.json
+endif
 
 clean: ## remove the virtual environment and caches; runs stay
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
