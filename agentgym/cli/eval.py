@@ -66,11 +66,11 @@ def evaluate(
     out: Path | None,
     as_json: bool,
     **settings: Any,
-) -> None:
+) -> int:
     """Let MODEL attempt the tasks of an environment, or of a recipe's test set.
 
     Prompt layout, action format and limits are those of the recipe; for a checkpoint of a run, those it was trained
-    with. An environment's errors count as failures and are shown.
+    with. An environment's errors count as failures and are shown; where no episode could be played the exit code is 1.
     """
     recipe = _recipe(what, model)
     recipe = _changed(recipe, settings, env_options, task_options, overrides)
@@ -84,8 +84,17 @@ def evaluate(
         from rich.console import Console
 
         Console().print(report.table())
-        for message in report.error_messages:
-            click.echo(f"error: {shown(message)}", err=True)
+    return _errors(report)
+
+
+def _errors(report: Report) -> int:
+    """Say which errors there were; the exit code, which is 1 where no episode at all could be played."""
+    for message in report.error_messages:
+        click.echo(f"error: {shown(message)}", err=True)
+    if report.errors:
+        counted = f"{report.errors} of {report.episodes} episodes ended with an error"
+        click.echo(f"agentgym: {counted}; they count as unsolved", err=True)
+    return int(report.errors == report.episodes)
 
 
 def _measure(recipe: Recipe, model: str, model_options: dict[str, Any], out: Path | None) -> Report:

@@ -32,7 +32,7 @@ def play(
         tasks = default_tasks(world, split, pairs(task_options, "--task-option"))
         by_position = task_key.isdecimal() and int(task_key) < len(tasks)
         task = tasks[int(task_key)] if by_position else tasks.find(task_key)
-        click.echo(f"{task.name}  ({len(tasks)} tasks in {tasks.name or task.split})\n{HELP}\n")
+        click.echo(f"{shown(task.name)}  ({len(tasks)} tasks in {shown(tasks.name or task.split)})\n{HELP}\n")
         Game(world, world.reset(task)).loop()
     finally:
         world.close()
@@ -75,11 +75,11 @@ class Game:
         elif line == ":actions":
             self.show(listed=True)
         elif line == ":expert":
-            click.echo(f"hint: {self.world.expert() or 'none'}")
+            click.echo(f"hint: {shown(self.world.expert() or 'none')}")
         elif line == ":undo":
             self.undo()
         elif line.startswith(":"):
-            click.echo(f"there is no {line}. {HELP}")
+            click.echo(f"there is no {shown(line)}. {HELP}")
         else:
             return self.step(line)
         return False
@@ -88,7 +88,7 @@ class Game:
         """Back to the state before the last action."""
         if not self.past:
             reason = "nothing to undo" if self.world.spec.snapshots else f"{self.world.spec.name} has no snapshots"
-            click.echo(reason)
+            click.echo(shown(reason))
             return
         state, _, self.turns = self.past.pop()
         self.observation = self.world.restore(state)

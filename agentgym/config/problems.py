@@ -148,7 +148,7 @@ def _expected(message: str) -> str:
     for start, word in words.items():
         if rest.startswith(start):
             return word
-    articles = {"number": "a ", "integer": "an ", "list": "a ", "boolean": "a "}
+    articles = {"number": "a ", "finite": "a ", "integer": "an ", "list": "a ", "boolean": "a "}
     return articles.get(rest.split()[0].rstrip(","), "") + rest
 
 

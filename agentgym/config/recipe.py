@@ -7,17 +7,30 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from agentgym.parsing import ActionFormat
 from agentgym.policy import Sampling
 from agentgym.prompts import PromptLayout
 
 
-class Section(BaseModel):
-    """A part of a recipe: unknown keys are refused, values are frozen."""
+#: no integer of a recipe but a seed may be larger; where so many would not fit into memory, the field says less
+MAX_INTEGER = 2**31 - 1
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+
+class Section(BaseModel):
+    """A part of a recipe: unknown keys are refused, values are frozen, numbers are finite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _bounded(cls, value: Any, info: ValidationInfo) -> Any:
+        limit = 2**63 - 1 if info.field_name == "seed" else MAX_INTEGER
+        if isinstance(value, int) and value > limit:
+            raise PydanticCustomError("too_large", "Input should be less than or equal to {limit}", {"limit": limit})
+        return value
 
 
 class TaskSource(Section):
@@ -109,20 +122,20 @@ class LimitsSection(Section):
 class TinyModelSection(Section):
     """A small Llama-style model made from scratch, with a tokenizer trained on the environment's own text."""
 
-    hidden_size: int = Field(64, ge=8)
-    layers: int = Field(2, ge=1)
-    heads: int = Field(4, ge=1)
-    intermediate_size: int | None = None
-    vocab_size: int = Field(4096, ge=16)
+    hidden_size: int = Field(64, ge=8, le=65_536)
+    layers: int = Field(2, ge=1, le=1024)
+    heads: int = Field(4, ge=1, le=1024)
+    intermediate_size: int | None = Field(None, ge=1, le=1_000_000)
+    vocab_size: int = Field(4096, ge=16, le=10_000_000)
     tokenizer: Literal["word", "bpe"] = "word"
-    context: int = Field(4096, ge=64)
+    context: int = Field(4096, ge=64, le=10_000_000)
     tie_embeddings: bool = True
 
 
 class LoraSection(Section):
     """Low-rank adapters through peft."""
 
-    r: int = Field(16, ge=1)
+    r: int = Field(16, ge=1, le=65_536)
     alpha: int = Field(32, ge=1)
     dropout: float = Field(0.0, ge=0, lt=1)
     target_modules: list[str] | Literal["all-linear"] = "all-linear"
@@ -157,13 +170,13 @@ class SFTSection(Section):
     """
 
     steps: int = Field(0, ge=0)
-    episodes: int = Field(1000, ge=1)
+    episodes: int = Field(1000, ge=1, le=10_000_000)
     expert: str = "expert"
     noise: float = Field(0.0, ge=0, le=1)
     noise_exclude: list[str] = Field(default_factory=list)
     train_on_noise: bool = False
     only_success: bool = True
-    rounds: int = Field(1, ge=1)
+    rounds: int = Field(1, ge=1, le=10_000)
     student_share: float = Field(0.5, ge=0, lt=1)
     batch_size: int = Field(16, ge=1)
     lr: float = Field(4e-3, gt=0)
@@ -190,8 +203,8 @@ class RLSection(Section):
     """
 
     steps: int = Field(100, ge=0)
-    groups: int = Field(8, ge=1)
-    group_size: int = Field(8, ge=1)
+    groups: int = Field(8, ge=1, le=1_000_000)
+    group_size: int = Field(8, ge=1, le=1_000_000)
     epochs: int = Field(1, ge=1)
     minibatch: int = Field(32, ge=1)
     micro_batch: int | None = Field(None, ge=1)
@@ -230,7 +243,7 @@ class EvalSection(Section):
 
     every: int = Field(10, ge=0)
     temperature: float = Field(1.0, ge=0)
-    attempts: int = Field(1, ge=1)
+    attempts: int = Field(1, ge=1, le=1_000_000)
     final: bool = True
 
 
@@ -253,8 +266,8 @@ class Recipe(Section):
     seed: int = Field(0, ge=0)
     engine: Literal["local", "verl"] = "local"
     output: str | None = None
-    threads: int = Field(1, ge=1)
-    concurrency: int = Field(64, ge=1)
+    threads: int = Field(1, ge=1, le=1024)
+    concurrency: int = Field(64, ge=1, le=100_000)
     env: EnvSection = EnvSection()
     prompt: PromptSection = PromptSection()
     format: FormatSection = FormatSection()

@@ -17,6 +17,7 @@ from agentgym.errors import ConfigError, MissingDependency, PolicyFault
 from agentgym.policies.causal import quiet
 from agentgym.policies.drawn import Draw, make_turn
 from agentgym.policies.generation import Job, TorchGenerator
+from agentgym.policies.hub import check_vocabulary, loading, local_only
 from agentgym.policies.rendering import ChatRenderer
 from agentgym.policies.trie import Trie
 from agentgym.policy import BatchPolicy, PolicyRequest, SampledTurn
@@ -171,12 +172,11 @@ def load_model(
     _check_folder(base)
     if (base / "adapter_config.json").is_file() and not (base / "config.json").is_file():
         lora, path = base, _adapter_base(base)
-    try:
-        with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(base if base.is_dir() else path)
-            model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
-    except Exception as error:  # every library in between has its own: safetensors, tokenizers, json, torch
-        raise ConfigError(f"cannot load a model from {str(path)!r}: {type(error).__name__}: {error}") from error
+    with loading(path), quiet():
+        only = local_only(path)
+        tokenizer = AutoTokenizer.from_pretrained(base if base.is_dir() else path, local_files_only=only)
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype), local_files_only=only)
+        check_vocabulary(path, tokenizer, model)
     if lora is not None:
         model = _with_adapter(model, lora)
     return model.to(device).eval(), tokenizer

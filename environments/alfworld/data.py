@@ -131,7 +131,10 @@ def _record(where: str, row: Any) -> Record:
         raise DataError(f"{where}: walkthrough must be a list of commands, got {type(walkthrough).__name__}")
     if kind_of(name) not in KINDS:
         raise DataError(f"{where}: unknown task type in the name {name!r}; known: {', '.join(KINDS)}")
-    return Record(name, sentence, problem, walkthrough)
+    try:
+        return Record(name, sentence, problem, walkthrough)
+    except UnicodeEncodeError as error:
+        raise DataError(f"{where}: the text holds half a character ({error.reason}). Get the file again.") from error
 
 
 def _pack_rows(path: Path) -> Iterator[tuple[str, Any]]:
@@ -145,7 +148,9 @@ def _pack_rows(path: Path) -> Iterator[tuple[str, Any]]:
         raise DataError(
             f"{path}: damaged or truncated after line {line} ({error}). Copy or download the file again."
         ) from error
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 after line {line} ({error}). Get the file again.") from error
+    except (ValueError, RecursionError) as error:  # not JSON, or nested without end
         raise DataError(f"{path}, line {line}: not a JSON object in UTF-8 ({error}). Get the file again.") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
@@ -165,7 +170,7 @@ def _official_rows(folder: Path) -> Iterator[tuple[str, Any]]:
                 raise ValueError("the grammar has no line 'Your task is to: ...'")
             problem, walkthrough = game["pddl_problem"], game.get("walkthrough") or []
             text = json.loads(f'"{sentence[1]}"')
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise DataError(f"{path}: not a usable game file ({error!r}). Get the file again.") from error
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from error

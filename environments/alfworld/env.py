@@ -196,8 +196,8 @@ def _subset(tasks: TaskSet, kinds: Any = None, n: int | None = None, seed: int =
         return tasks
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= len(tasks):
         raise ConfigError(f"{tasks.name}: n must be an integer from 1 to {len(tasks)} (the tasks there are), got {n!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int | str):
-        raise ConfigError(f"{tasks.name}: seed must be an integer, got {seed!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigError(f"{tasks.name}: seed must be an integer >= 0, got {seed!r}")
     rng: random.Random = python_rng("alfworld subset", seed)
     chosen = sorted(rng.sample(range(len(tasks)), n))
     return TaskSet((tasks[k] for k in chosen), tasks.name)

@@ -47,8 +47,8 @@ def generated_tasks(split: str, n: int = 100, seed: int = 0, preset: str = "full
         raise unknown("split of generated ALFWorld games", split, GENERATED_SPLITS)
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ConfigError(f"generated ALFWorld games: n must be an integer >= 1, got {n!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int | str):
-        raise ConfigError(f"generated ALFWorld games: seed must be an integer, got {seed!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigError(f"generated ALFWorld games: seed must be an integer >= 0, got {seed!r}")
     made = make_knobs(preset, knobs)
     changes = {name: list(value) if isinstance(value, tuple) else value for name, value in knobs.items()}
     tasks: dict[str, Task] = {}

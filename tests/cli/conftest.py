@@ -42,7 +42,7 @@ class Doors(Environment):
         return Step(self._look(), float(won), won, won, action.startswith("open"), ("opened",) if won else ())
 
     def expert(self) -> str:
-        return f"open {self.right}"
+        return f"open {self.right}" + ("\x1b[2J" if self.loud else "")
 
     def snapshot(self) -> Any:
         return self.tries

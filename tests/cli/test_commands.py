@@ -56,6 +56,11 @@ class TestPlay:
         assert "\x1b" not in text
         assert "\\x1b[2J\\x07red" in text
 
+    def test_hints_are_escaped(self, monkeypatch: Any, capsys: Any) -> None:
+        text = self.play([":expert", ":\x1b[2J"], monkeypatch, capsys, "--env-option", "loud=true")
+        assert "hint: open 1\\x1b[2J" in text
+        assert "\x1b" not in text
+
     def test_task_by_position_and_name(self, monkeypatch: Any, capsys: Any) -> None:
         assert self.play([], monkeypatch, capsys, "--split", "valid", "--task", "2").startswith("valid-2  (3 tasks")
         assert self.play([], monkeypatch, capsys, "--task", "train-1").startswith("train-1")
@@ -114,6 +119,14 @@ class TestEval:
         assert len(output(capsys, "view", str(out)).splitlines()) == 6
         assert run(["eval", "doors", "--model", "expert", "--out", str(out)]) == 2
         assert "not an empty folder" in capsys.readouterr().err
+
+    def test_errors_are_said_and_a_panel_of_nothing_else_fails(self, monkeypatch: Any, capsys: Any) -> None:
+        monkeypatch.setattr(registry.environment_class("doors"), "expert", lambda self: None)
+        for more in ([], ["--json"]):
+            assert run(["eval", "doors", "--model", "expert", "--limit", "2", *more]) == 1
+            said = capsys.readouterr().err
+            assert "the environment gave no expert action" in said
+            assert "2 of 2 episodes ended with an error; they count as unsolved" in said
 
     def test_settings_reach_the_report(self, capsys: Any) -> None:
         text = output(

@@ -237,3 +237,20 @@ def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"rl", "env", "extends"} <= set(recipe_schema()["properties"])
     assert run(["recipes", "--schema"]) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "agentgym recipe"
+
+
+@pytest.mark.parametrize(
+    "key", ["rl.groups", "rl.group_size", "sft.episodes", "seed", "limits.max_turns", "model.tiny.layers", "threads"]
+)
+def test_counts_beyond_any_memory_are_refused(key: str) -> None:
+    assert f"{key}: expected less than or equal to" in problem("alfworld/tiny", f"{key}={10**23}")
+
+
+@pytest.mark.parametrize("key", ["rl.lr", "sft.lr", "rl.entropy_coef", "rl.max_seconds", "limits.step_timeout"])
+@pytest.mark.parametrize("value", [".nan", ".inf"])
+def test_numbers_that_are_none_are_refused(key: str, value: str) -> None:
+    assert f"{key}: expected a finite number" in problem("alfworld/tiny", f"{key}={value}")
+
+
+def test_seeds_may_fill_64_bits() -> None:
+    assert load_recipe("alfworld/tiny", [f"seed={2**63 - 1}"]).seed == 2**63 - 1

@@ -13,6 +13,7 @@ import torch
 
 from agentgym.config.recipe import ModelSection, Recipe
 from agentgym.errors import ConfigError, MissingDependency
+from agentgym.policies.hub import check_vocabulary, loading, local_only
 from agentgym.policy import PolicyRequest, SampledTurn
 from agentgym.seeding import derive_seed, python_rng
 from agentgym.trainers.local.update import autocast
@@ -93,8 +94,11 @@ def load_model(settings: ModelSection, source: Path | str, seed: int) -> tuple[A
     device = choose_device(settings.device)
     low = settings.dtype == "bfloat16" or (settings.dtype == "auto" and device.type == "cuda")
     dtype = torch.bfloat16 if low and settings.lora is not None else torch.float32
-    tokenizer = AutoTokenizer.from_pretrained(source)
-    model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+    with loading(source):
+        only = local_only(source)
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=only)
+        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, local_files_only=only)
+        check_vocabulary(source, tokenizer, model)
     if settings.gradient_checkpointing:
         model.config.use_cache = False
         enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable

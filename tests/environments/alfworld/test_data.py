@@ -144,10 +144,28 @@ def test_bad_json_missing_keys_doubles_and_emptiness(tmp_path: Path, rows: list[
         env.tasks("train")
 
 
+@pytest.mark.parametrize("line", ["[" * 100_000, "half"])
+def test_packs_nested_without_end_or_with_half_a_character(tmp_path: Path, rows: list[Row], line: str) -> None:
+    text = json.dumps({**rows[0], "problem": "\ud800"}) if line == "half" else line
+    path = tmp_path / "train.jsonl.xz"
+    path.write_bytes(lzma.compress((text + "\n").encode()))
+    with pytest.raises(DataError, match=r"train\.jsonl\.xz, line 1"):
+        ALFWorld(data=str(tmp_path)).tasks("train")
+
+
+@pytest.mark.parametrize("seed", ["x", -1, True, 1.5])
+@pytest.mark.parametrize("split", ["train", "generated"])
+def test_seeds_that_are_none_are_refused(tmp_path: Path, rows: list[Row], seed: Any, split: str) -> None:
+    write_pack(tmp_path, rows)
+    with pytest.raises(ConfigError, match="seed must be an integer >= 0"):
+        ALFWorld(data=str(tmp_path)).tasks(split, n=1, seed=seed)
+
+
 def test_damaged_official_files_are_named(tmp_path: Path, rows: list[Row]) -> None:
     write_official(tmp_path, rows)
     game = next(tmp_path.rglob("game.tw-pddl"))
-    for text in ("{", "[]", '{"grammar": "", "pddl_problem": ""}'):
+    half = json.dumps({"grammar": '"rhs": "Your task is to: look."', "pddl_problem": "\ud800"})
+    for text in ("{", "[]", '{"grammar": "", "pddl_problem": ""}', half, "[" * 100_000):
         game.write_text(text, encoding="utf-8")
         with pytest.raises(DataError, match=str(game.parent.name)):
             ALFWorld(data=str(tmp_path)).tasks("train", seed=len(text))
