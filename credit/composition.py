@@ -1,4 +1,4 @@
-"""Which methods go together (credit-methods.md 4.4), as data; checked when a pipeline is built.
+"""Which methods go together, as data; checked when a pipeline is built.
 
 Rewarders and estimators carry ``traits``; a recipe adds facts about itself. A rule fires when all its words are there.
 """

@@ -21,12 +21,12 @@ from agentgym.types import Group
 
 
 class DiscountedReturn:
-    """``A_{i,t} = G_{i,t} - b_i`` with ``G_t = sum_{k>=t} gamma^{k-t} r_k`` over turns (credit-methods.md 0.2).
+    """``A_{i,t} = G_{i,t} - b_i`` with ``G_t = sum_{k>=t} gamma^{k-t} r_k`` over turns.
 
     An episode's return, for the baseline, is its G averaged over its turns, so that baseline and G share a scale
     (with gamma 1 and the outcome alone it is the outcome). ``baseline``:
 
-    ``leave_one_out``  mean over the group's other episodes (2.2, the alternative for dense rewards)
+    ``leave_one_out``  mean over the group's other episodes (the alternative for dense rewards)
     ``mean``           mean over all episodes of the group, i included
     ``none``           0: no group statistic, so the two rules below do not apply
 

@@ -10,7 +10,7 @@ from agentgym.types import Group
 
 
 class GRPO:
-    """``A_i = (R_i - mean_g) / (std_g + 1e-6)``, the same for every turn of episode i (credit-methods.md 2.1).
+    """``A_i = (R_i - mean_g) / (std_g + 1e-6)``, the same for every turn of episode i.
 
     ``R_i`` is the sum of all paid turn rewards. ``std``: ``population``; ``sample`` (n - 1), as in verl; ``none``:
     Dr.GRPO. ``group_weighting``: an episode counts once (``trajectory``) or once a turn (``turn``, as verl-agent

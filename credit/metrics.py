@@ -15,7 +15,7 @@ from agentgym.types import Group
 
 
 def check_group_ids(groups: Sequence[Group]) -> None:
-    """Refuse a batch of one-episode groups that share a task: a group id per episode (credit-methods.md 3, 17)."""
+    """Refuse a batch of one-episode groups that share a task: a group id per episode."""
     keys = [group.key for group in groups]
     if len(keys) > 1 and all(len(group) == 1 for group in groups) and len(set(keys)) < len(keys):
         task = next(group.task for group in groups if keys.count(group.key) > 1)

@@ -23,17 +23,17 @@ def choice(owner: str, option: str, value: str, allowed: tuple[str, ...]) -> Non
 
 
 def is_constant(x: Array) -> bool:
-    """True for fewer than two values or a spread below 1e-8 (credit-methods.md 0.3)."""
+    """True for fewer than two values or a spread below 1e-8."""
     return len(x) < 2 or float(np.ptp(x)) < CONSTANT
 
 
 def turn_counts(group: list[Array], weighting: Weighting) -> Array:
-    """Statistical weight of each episode: 1, or its number of turns (credit-methods.md 2.1)."""
+    """Statistical weight of each episode: 1, or its number of turns."""
     return np.array([1.0 if weighting == "trajectory" else len(turns) for turns in group], np.float64)
 
 
 def z_score(x: Array, weights: Array, std: Std) -> Array:
-    """``(x - mean) / (std + 1e-6)`` (credit-methods.md 0.3); a group of one or a constant group gives exactly 0."""
+    """``(x - mean) / (std + 1e-6)``; a group of one or a constant group gives exactly 0."""
     rows = float(weights.sum())
     if is_constant(x) or rows < 2:
         return np.zeros_like(x)
@@ -56,7 +56,7 @@ def others_mean(x: Array, weights: Array) -> Array:
 
 
 def returns_to_go(rewards: Array, gamma: float) -> Array:
-    """``G_t = r_t + gamma * G_{t+1}`` over turns (credit-methods.md 0.2)."""
+    """``G_t = r_t + gamma * G_{t+1}`` over turns."""
     result, after = rewards.tolist(), 0.0
     for t in range(len(result) - 1, -1, -1):
         after = result[t] = result[t] + gamma * after

@@ -1,4 +1,4 @@
-"""The credit pipeline: from groups of episodes to advantages, in one place and one order (credit-methods.md 4.1).
+"""The credit pipeline: from groups of episodes to advantages, in one place and one order.
 
 drop env_error/aborted -> turn rewarders -> trajectory rewarders (add, shape) -> gate -> group rewarders -> estimator
 """

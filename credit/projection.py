@@ -13,9 +13,8 @@ from agentgym.types import Episode
 def project(episode: Episode, advantages: Array) -> list[FloatArray]:
     """``A[t]`` on every sampled token of turn t and 0 on all others: one float32 array per token row.
 
-    Turns come from ``row.turns``, never from rewards or mask gaps (credit-methods.md section 3, 12 and 13). A turn
-    that drew no token places nothing; :func:`empty_turns` counts them, and a reward on one still reaches the earlier
-    turns through the return (7).
+    Turns come from ``row.turns``, never from rewards or mask gaps. A turn that drew no token places nothing;
+    :func:`empty_turns` counts them, and a reward on one still reaches the earlier turns through the return.
     """
     values = np.asarray(advantages, np.float64)
     if values.shape != (len(episode.turns),):

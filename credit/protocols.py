@@ -1,4 +1,4 @@
-"""Extension points of credit assignment and agent RL (reference: credit-methods.md, sections 4.1 and 4.2).
+"""Extension points of credit assignment and agent RL.
 
 Every method is one small class behind one of these. They are structural: a class needs the methods, not the base.
 A class may also carry

@@ -63,8 +63,8 @@ class _Penalty(ABC):
 class InvalidPenalty(_Penalty):
     """A penalty on every turn whose response had no well-formed action (``valid=False``).
 
-    Never positive, so well-formed turns cannot be farmed (credit-methods.md section 3, 28). With a ``cap`` ending
-    early is not the cheapest way out of penalties (30).
+    Never positive, so well-formed turns cannot be farmed. With a ``cap`` ending early is not the cheapest way out
+    of penalties.
     """
 
     name = "invalid_penalty"
@@ -78,7 +78,7 @@ class GroundingPenalty(_Penalty):
     """A penalty on every turn whose action the environment refused (``grounded=False``).
 
     The penalty form of SPA's grounding signal g_t (arXiv 2505.20732): a bonus for executed actions grows with the
-    episode's length and pays for stalling, ``-penalty * (1 - g_t)`` does not (credit-methods.md 1.1, edge cases).
+    episode's length and pays for stalling, ``-penalty * (1 - g_t)`` does not.
     """
 
     name = "grounding_penalty"

@@ -12,7 +12,7 @@ from agentgym.types import Group
 
 
 class RLOO:
-    """``A_i = R_i - mean_{j != i} R_j``: unbiased, no standard deviation (credit-methods.md 2.2).
+    """``A_i = R_i - mean_{j != i} R_j``: unbiased, no standard deviation.
 
     What dense turn rewards c do (``dense``):
 

@@ -92,7 +92,7 @@ def check_window(rows: Sequence[TrainRow], window: int | None) -> None:
 def token_shares(
     lengths: npt.ArrayLike, weights: npt.ArrayLike, mode: Aggregation, divisor: float
 ) -> npt.NDArray[np.float64]:
-    """The loss factor of each token of each row, over a whole minibatch (credit-methods 0.5).
+    """The loss factor of each token of each row, over a whole minibatch.
 
     With n_i sampled tokens and weight w_i of row i:
     ``token-mean`` w_i / sum(w n); ``seq-mean-token-mean`` w_i / (n_i sum w);

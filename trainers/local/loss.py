@@ -1,6 +1,6 @@
 """The loss: token log-probabilities at the sampling temperature, and pure functions over them.
 
-Formulas are those of credit-methods 0.5: the clipped ratio of PPO (arXiv 1707.06347) with separate bounds
+The clipped ratio of PPO (arXiv 1707.06347) with separate bounds
 (DAPO, arXiv 2503.14476), and the k3 estimate of the KL divergence (Schulman, "Approximating KL divergence", 2020).
 Logits exist only where a sampled token is predicted, and only a chunk of them at a time.
 """
