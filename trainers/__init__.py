@@ -1,1 +1,1 @@
-"""Trainers: ``local`` (one machine, plain torch) and ``verl`` (Ray, many GPUs). Importing this loads no torch."""
+"""Trainers: ``local`` (one machine, plain torch). Importing this loads no torch."""

@@ -32,8 +32,10 @@ class GuidedPolicy(BatchPolicy):
 
     def act_batch(self, requests: Sequence[PolicyRequest]) -> list[SampledTurn | Exception]:
         """Answers in order; one call of the student for all of its turns."""
-        own = [i for i, request in enumerate(requests) if self._student_plays(request)]
-        rest = [i for i in range(len(requests)) if i not in set(own)]
+        own: list[int] = []
+        rest: list[int] = []
+        for index, request in enumerate(requests):
+            (own if self._student_plays(request) else rest).append(index)
         answers: dict[int, SampledTurn | Exception] = {}
         for index, answer in zip(own, self.student.act_batch([requests[i] for i in own]) if own else (), strict=True):
             if isinstance(answer, SampledTurn):

@@ -1,4 +1,4 @@
-"""What a run needs before its first step: checks of the recipe, the rollout engines, demonstrations, credit."""
+"""What a run needs before its first step: checks of the recipe, the rollout engines, demonstrations."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from agentgym.errors import ConfigError
 from agentgym.policy import Policy, Sampling
 from agentgym.rollouts import Limits, RolloutConfig, RolloutEngine
 from agentgym.seeding import derive_seed
+from agentgym.trainers.local.collect import draw_tasks
 from agentgym.trainers.local.demos import (
     DemonstrationPolicy,
     Demonstrations,
@@ -84,8 +85,6 @@ def get_demonstrations(
     path = demonstrations_path(run_dir, number)
     if path.exists():
         return load_demonstrations(path)
-    from agentgym.trainers.local.collect import draw_tasks
-
     settings = recipe.sft
     expert = expert_policy(settings.expert, settings.noise, settings.noise_exclude)
     teacher = DemonstrationPolicy(expert, policy.renderer, end_of_response(policy), window)

@@ -185,7 +185,7 @@ class LocalTrainer:
             self.guard.check()
             metrics = self._step(collector, update, reference)
             due = bool(recipe.eval.every) and state.rl_step % recipe.eval.every == 0
-            metrics |= panels.flat(self._evaluate_panel()) if due and recipe.rl.steps else {}
+            metrics |= panels.flat(self._evaluate_panel()) if due else {}
             self.log.write("rl", state.rl_step, metrics | self.tick())
             self.progress.show("rl", state.rl_step, recipe.rl.steps, metrics)
             if recipe.checkpoint.every and state.rl_step % recipe.checkpoint.every == 0:

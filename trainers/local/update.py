@@ -19,8 +19,20 @@ from agentgym.trainers.local.optim import Optimizer, TrainingStopped, learning_r
 Stats = dict[str, torch.Tensor]
 TokenLoss = Callable[[Scores, MicroBatch], tuple[torch.Tensor, Stats]]
 
-#: truncated importance weight between the sampler's and the trainer's log-probabilities (credit-methods 3, no. 4)
+#: truncated importance weight between the sampler's and the trainer's log-probabilities
 TRUNCATION = 2.0
+
+#: statistic of a minibatch -> metric that it is logged as; others keep their names
+LOGGED_AS = {
+    "loss": "loss/total",
+    "policy": "loss/policy",
+    "kl": "loss/kl",
+    "entropy": "loss/entropy",
+    "clip_frac": "ratio/clip_frac",
+    "ratio": "ratio/mean",
+    "kl_old": "ratio/kl_old",
+    "tokens": "train/minibatch_tokens",
+}
 
 
 def autocast(model: nn.Module) -> contextlib.AbstractContextManager[Any]:
@@ -178,7 +190,7 @@ class PolicyUpdate:
                 for chosen in minibatches(len(rows), settings.minibatch, self.seed, "minibatches", step, epoch):
                     parts.append(self._minibatch([rows[i] for i in chosen], step, len(parts) == 0, metrics))
         for key in parts[0]:
-            metrics[_NAMES.get(key, key)] = float(np.mean([part[key] for part in parts]))
+            metrics[LOGGED_AS.get(key, key)] = float(np.mean([part[key] for part in parts]))
         metrics["train/updates"] = float(len(parts))
         return metrics
 
@@ -221,15 +233,3 @@ class PolicyUpdate:
             row.old = old
             row.advantages = (row.advantages * np.minimum(np.exp(gap), TRUNCATION)).astype(np.float32)
         return {"gap/logprob_max": worst}
-
-
-_NAMES = {
-    "loss": "loss/total",
-    "policy": "loss/policy",
-    "kl": "loss/kl",
-    "entropy": "loss/entropy",
-    "clip_frac": "ratio/clip_frac",
-    "ratio": "ratio/mean",
-    "kl_old": "ratio/kl_old",
-    "tokens": "train/minibatch_tokens",
-}
