@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
-    if name in ("credit", "environments", "trainers", "leaderboards"):
+    if name in ("credit", "environments", "trainers", "leaderboards", "sandbox"):
         return importlib.import_module(f"agentgym.{name}")
     raise AttributeError(f"module 'agentgym' has no attribute {name!r}")
 

@@ -1,7 +1,7 @@
 """Action parsing: from a sampled response to the action the environment gets. Linear time in the response.
 
-The format is ``<think>..</think><action>..</action>`` with configurable tags. verl-agent's rules are the
-``strict`` preset (think block demanded, exactly one action, last 30 characters sent when it is missing).
+The format is ``<think>..</think><action>..</action>`` with configurable tags. verl-agent's rules are
+``require_think=True`` and the defaults (exactly one action, the last 30 characters sent when it is missing).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ActionFormat:
     ``action_tag``     tag around the action; empty: the whole response is the action
     ``think_tag``      tag around the reasoning; empty: none is looked for
     ``require_think``  a response without a think block is invalid
-    ``on_invalid``     ``send``: the last ``tail`` characters go to the environment, which usually refuses them;
+    ``on_invalid``     ``send``: the first action goes to the environment, or without one the last ``tail`` characters;
                        ``stop``: the episode ends as parse_failure; ``feedback``: the environment is not stepped and
                        the policy is told what was wrong
     ``max_action``     longest action, in characters, that is accepted

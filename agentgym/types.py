@@ -61,7 +61,7 @@ class Task:
     ``seed``  all randomness of the episode's environment comes from it
     ``kind``  task type for breakdowns; empty if the environment has one type only
     ``data``  what the environment needs to start it: JSON-compatible, or a reference that it can resolve
-    ``id``    content hash of env, name, seed and ``content`` (default: ``data``): equal on every machine
+    ``id``    content hash of env, name, seed and data, unless one is given: equal on every machine
     """
 
     env: str

@@ -1,3 +1,5 @@
+"""Episodes played by a person or a script instead of a policy."""
+
 from __future__ import annotations
 
 from fakes import Counter, tasks_for
