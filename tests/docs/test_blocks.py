@@ -133,6 +133,9 @@ def test_training_lines_of_the_readme_resolve(tmp_path: Path) -> None:
         if words[:2] == ["agentgym", "train"] and not words[2].startswith("runs/")
     ]
     assert lines
+    for block in blocks(ROOT / "README.md"):
+        if block.file_name:
+            (tmp_path / block.file_name).write_text(block.text)
     for words in lines:
         execute(Block("bash", shlex.join([*dict.fromkeys([*words, "--dry-run"])]), ""), tmp_path)
 
