@@ -127,6 +127,10 @@ def _measure(recipe: Recipe, model: str, model_options: dict[str, Any], out: Pat
             env_options=recipe.env.options,
             store=store,
         )
+    except KeyboardInterrupt:
+        kept = f" What was played so far is in {store.path}; choose another --out." if store is not None else ""
+        click.echo(f"An evaluation has no --resume: run it again.{kept}", err=True)
+        raise
     finally:
         if store is not None:
             store.close()

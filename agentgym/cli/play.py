@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentgym.cli.common import default_tasks, environment_options, pairs, shown
+from agentgym.errors import AgentGymError, failed_code
 
 if TYPE_CHECKING:
     from agentgym.environment import Environment
-    from agentgym.types import Observation
+    from agentgym.types import Observation, Step
 
 HELP = "An action or its number. :expert shows a hint, :undo takes a turn back, :actions lists, :quit ends."
 
@@ -30,12 +31,27 @@ def play(
     world = make(env, **pairs(env_options, "--env-option"))
     try:
         tasks = default_tasks(world, split, pairs(task_options, "--task-option"))
-        by_position = task_key.isdecimal() and int(task_key) < len(tasks)
-        task = tasks[int(task_key)] if by_position else tasks.find(task_key)
+        position = _number(task_key)
+        task = tasks[position] if position is not None and position < len(tasks) else tasks.find(task_key)
         click.echo(f"{shown(task.name)}  ({len(tasks)} tasks in {shown(tasks.name or task.split)})\n{HELP}\n")
-        Game(world, world.reset(task)).loop()
+        Game(world, _ask(world, "reset", task)).loop()
     finally:
         world.close()
+
+
+def _number(text: str) -> int | None:
+    """The number that ``text`` is; None: it is none, or longer than any count of tasks or actions."""
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
+def _ask(world: Environment, method: str, *arguments: Any) -> Any:
+    """Call the environment; what its author got wrong is an error with its line."""
+    try:
+        return getattr(world, method)(*arguments)
+    except AgentGymError:
+        raise
+    except Exception as error:
+        raise failed_code(f"environment {world.spec.name!r}: {method}", error) from error
 
 
 @dataclass
@@ -75,7 +91,7 @@ class Game:
         elif line == ":actions":
             self.show(listed=True)
         elif line == ":expert":
-            click.echo(f"hint: {shown(self.world.expert() or 'none')}")
+            click.echo(f"hint: {shown(_ask(self.world, 'expert') or 'none')}")
         elif line == ":undo":
             self.undo()
         elif line.startswith(":"):
@@ -91,21 +107,22 @@ class Game:
             click.echo(shown(reason))
             return
         state, _, self.turns = self.past.pop()
-        self.observation = self.world.restore(state)
+        self.observation = _ask(self.world, "restore", state)
         self.show(listed=True)
 
     def step(self, line: str) -> bool:
         """Execute an action or its number."""
         listed = self.observation.admissible or ()
         if line.isdecimal():
-            if not 1 <= int(line) <= len(listed):
-                click.echo(f"there is no action {line}; :actions lists them")
+            number = _number(line) or 0
+            if not 1 <= number <= len(listed):
+                click.echo(f"there is no action {line[:20]}; :actions lists them")
                 return False
-            line = listed[int(line) - 1]
+            line = listed[number - 1]
             click.echo(f"> {shown(line)}")
         if self.world.spec.snapshots:
-            self.past.append((self.world.snapshot(), self.observation, self.turns))
-        outcome = self.world.step(line)
+            self.past.append((_ask(self.world, "snapshot"), self.observation, self.turns))
+        outcome: Step = _ask(self.world, "step", line)
         self.observation = outcome.observation
         self.turns += 1
         self.show(listed=not outcome.terminated)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,8 @@ from agentgym.errors import ConfigError
 
 if TYPE_CHECKING:
     from agentgym.config.recipe import Recipe
+
+LOCK = ".lock"  # in a run folder: held by the process that trains there
 
 
 @click.command(short_help="Train an agent by a recipe.")
@@ -47,7 +51,24 @@ def train(recipe: str, overrides: tuple[str, ...], output: Path | None, resume: 
     from agentgym.trainers.local.trainer import LocalTrainer
 
     click.echo(f"run folder: {folder}")
-    LocalTrainer(resolved, folder, resume=resume).run()
+    with sole_trainer(folder):
+        LocalTrainer(resolved, folder, resume=resume).run()
+
+
+@contextlib.contextmanager
+def sole_trainer(folder: Path) -> Iterator[None]:
+    """Hold the run folder's lock, which ends with the process; two trainers would tear each other's checkpoints."""
+    import fcntl
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{folder} is in use: another process trains there. Stop that one first.") from None
+        except OSError:
+            pass  # a file system without locks
+        yield
 
 
 def check_names(recipe: Recipe, parts: tuple[str, ...] = ("train", "eval", "test", "extra_tests")) -> None:
@@ -81,7 +102,7 @@ def run_folder(recipe: Recipe, output: Path | None, resume: bool) -> Path:
     folder = chosen or Path("runs") / f"{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file, expected a folder for the run")
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
         raise ConfigError(f"{folder} is not empty. Add --resume to go on with that run, or choose another --output.")
     return folder
 

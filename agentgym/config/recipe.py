@@ -14,7 +14,6 @@ from agentgym.parsing import ActionFormat
 from agentgym.policy import Sampling
 from agentgym.prompts import PromptLayout
 
-
 #: no integer of a recipe but a seed may be larger; where so many would not fit into memory, the field says less
 MAX_INTEGER = 2**31 - 1
 
@@ -38,6 +37,7 @@ class TaskSource(Section):
 
     ``name``      what results call it; empty: the split's name
     ``optional``  skipped with a note where its data is missing, instead of stopping the run
+    ``max_turns`` turn limit on this panel; None: limits.max_turns. For panels whose own limit is the rule of the field
     """
 
     split: str = "train"
@@ -45,6 +45,7 @@ class TaskSource(Section):
     limit: int | None = Field(None, ge=1)
     name: str = ""
     optional: bool = False
+    max_turns: int | None = Field(None, ge=1)
 
     @property
     def label(self) -> str:

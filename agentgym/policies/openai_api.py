@@ -171,9 +171,9 @@ class OpenAIPolicy(Policy):
             extra_body=body or None,
             **options,
         )
-        choices = getattr(answer, "choices", None)
-        if not choices or getattr(choices[0], "message", None) is None:
-            raise _Malformed(f"the answer holds no choices: {str(answer)[:200]!r}")
+        problem = _malformed(answer)
+        if problem:
+            raise _Malformed(f"{problem}: {str(answer)[:200]!r}")
         return answer
 
     def _judge(self, error: Exception, attempt: int) -> tuple[float, str]:
@@ -241,6 +241,19 @@ class OpenAIPolicy(Policy):
             cost=cost,
             info=info,
         )
+
+
+def _malformed(answer: Any) -> str:
+    """What makes an answer no chat completion; empty: nothing. The client checks no types."""
+    choices = getattr(answer, "choices", None)
+    if not isinstance(choices, list) or not choices or getattr(choices[0], "message", None) is None:
+        return "the answer holds no choices"
+    if not isinstance(getattr(choices[0].message, "content", 0), str | None):
+        return "the answer's message holds no text"
+    counts = [getattr(answer.usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
+    if any(count is not None and (not isinstance(count, int | float) or count < 0) for count in counts):
+        return "the answer's token counts are no numbers"
+    return ""
 
 
 def _closed(text: str, request: PolicyRequest, finish_reason: str | None) -> str:

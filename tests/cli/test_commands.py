@@ -12,7 +12,7 @@ import pytest
 from agentgym import registry
 from agentgym.cli import run
 from agentgym.cli.common import shown
-from agentgym.cli.train import run_folder
+from agentgym.cli.train import run_folder, sole_trainer
 from agentgym.config.loader import load_recipe
 from agentgym.config.recipe import Recipe
 from agentgym.errors import ConfigError
@@ -60,6 +60,20 @@ class TestPlay:
         text = self.play([":expert", ":\x1b[2J"], monkeypatch, capsys, "--env-option", "loud=true")
         assert "hint: open 1\\x1b[2J" in text
         assert "\x1b" not in text
+
+    def test_numbers_without_end_are_no_actions_or_tasks(self, monkeypatch: Any, capsys: Any) -> None:
+        assert "there is no action 999" in self.play(["9" * 5000], monkeypatch, capsys)
+        assert run(["play", "doors", "--task", "9" * 5000]) == 2
+
+    @pytest.mark.parametrize(("method", "line"), [("reset", ""), ("step", "1"), ("expert", ":expert")])
+    def test_what_an_environment_raises_is_named(self, monkeypatch: Any, capsys: Any, method: str, line: str) -> None:
+        def broken(*_: Any) -> Any:
+            raise KeyError("gone")
+
+        monkeypatch.setattr(registry.environment_class("doors"), method, broken)
+        monkeypatch.setattr("sys.stdin", io.StringIO(line + "\n"))
+        assert run(["play", "doors"]) == 1
+        assert f"environment 'doors': {method} raised KeyError" in capsys.readouterr().err
 
     def test_task_by_position_and_name(self, monkeypatch: Any, capsys: Any) -> None:
         assert self.play([], monkeypatch, capsys, "--split", "valid", "--task", "2").startswith("valid-2  (3 tasks")
@@ -127,6 +141,14 @@ class TestEval:
             said = capsys.readouterr().err
             assert "the environment gave no expert action" in said
             assert "2 of 2 episodes ended with an error; they count as unsolved" in said
+
+    def test_ctrl_c_says_where_the_episodes_are(self, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+        def stopped(*_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("agentgym.evaluation.evaluate", stopped)
+        assert run(["eval", "doors", "--model", "random", "--out", str(tmp_path / "out")]) == 130
+        assert f"is in {tmp_path / 'out' / 'episodes.agym'}" in capsys.readouterr().err
 
     def test_settings_reach_the_report(self, capsys: Any) -> None:
         text = output(
@@ -331,3 +353,12 @@ def test_a_deleted_present_folder_is_no_crash(tmp_path: Path, monkeypatch: pytes
 
 def test_shown() -> None:
     assert shown("a\tb\nc é 漢 \x1b\x00\x9b\u202e") == "a\tb\nc é 漢 \\x1b\\x00\\x9b\\u202e"
+
+
+def test_a_second_trainer_in_a_run_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    refused = pytest.raises(ConfigError, match="another process trains there")
+    with sole_trainer(folder), refused, sole_trainer(folder):
+        pass
+    with sole_trainer(folder):
+        assert run_folder(Recipe(), folder, resume=False) == folder

@@ -249,3 +249,22 @@ def test_an_endpoint_that_is_down_is_named():
     policy = load_policy(f"http://127.0.0.1:{port}/v1", model="m", retries=1, backoff=0.01)
     with pytest.raises(PolicyFault, match=f"{port}.*cannot connect.*Is the server running"):
         act(policy)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"choices": {"a": 1}},
+        {"choices": [1]},
+        {"choices": [{"message": "hello"}]},
+        answer(5),
+        answer([{"text": "a"}]),
+        answer() | {"usage": {"prompt_tokens": "many", "completion_tokens": -5}},
+        answer() | {"usage": {"prompt_tokens": -1}},
+    ],
+)
+def test_answers_of_wrong_types_are_tried_again(server, body):
+    server.moods = [body]
+    policy = server.policy()
+    assert act(policy).text == "<action>look</action>"
+    assert policy.usage.retries == 1
