@@ -18,7 +18,7 @@ from agentgym.config.recipe import Recipe
 from agentgym.credit import CreditPipeline
 from agentgym.seeding import derive_seed
 from agentgym.trainers.local import model as models
-from agentgym.trainers.local import panels
+from agentgym.trainers.local import panels, setup
 from agentgym.trainers.local.checkpoint import load_weights, trainable
 
 if TYPE_CHECKING:
@@ -72,7 +72,10 @@ def final_evaluation(trainer: LocalTrainer) -> list[dict[str, Any]]:
                 continue
             seed = derive_seed(trainer.recipe.seed, "final", source.label)
             store = trainer.run_dir / "episodes" / f"{label}-{source.label.replace('/', '-')}.agym"
-            result = panels.score_panel(trainer.eval_engine, trainer.recipe, tasks, seed, trainer._episode_done, store)
+            with setup.make_engine(
+                trainer.recipe, trainer.policy, trainer.recipe.eval_sampling(), source.max_turns
+            ) as engine:
+                result = panels.score_panel(engine, trainer.recipe, tasks, seed, trainer._episode_done, store)
             results.append({**result, "policy": label, "name": source.label, "order": order})
             panels.write_json(path, results)
             trainer.progress.note(
@@ -140,9 +143,7 @@ def weights_hash(model: Any) -> str:
 def _report(trainer: LocalTrainer) -> None:
     try:
         from agentgym.report import write_report
-    except ImportError:
-        return
-    try:
+
         trainer.progress.note(f"report: {write_report(trainer.run_dir)}")
     except Exception as error:  # a finished run is not lost to its own plots
         trainer.progress.note(f"the report could not be written ({type(error).__name__}: {error})")

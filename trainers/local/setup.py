@@ -42,15 +42,15 @@ def check_policy(policy: Any) -> None:
         raise ConfigError(f"policy {policy.name!r} narrows what it samples from, so it cannot be trained")
 
 
-def make_engine(recipe: Recipe, policy: Policy, sampling: Sampling) -> RolloutEngine:
-    """A rollout engine as the recipe describes it."""
+def make_engine(recipe: Recipe, policy: Policy, sampling: Sampling, max_turns: int | None = None) -> RolloutEngine:
+    """A rollout engine as the recipe describes it; ``max_turns`` in place of the recipe's."""
     limits = recipe.limits
     config = RolloutConfig(
         layout=recipe.prompt.build(),
         format=recipe.format.build(),
         sampling=sampling,
         limits=Limits(
-            max_turns=limits.max_turns,
+            max_turns=max_turns or limits.max_turns,
             max_episode_tokens=limits.max_episode_tokens,
             reset_timeout=limits.reset_timeout,
             step_timeout=limits.step_timeout,
