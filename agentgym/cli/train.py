@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,8 +53,20 @@ def train(recipe: str, overrides: tuple[str, ...], output: Path | None, resume: 
     from agentgym.trainers.local.trainer import LocalTrainer
 
     click.echo(f"run folder: {folder}")
-    with sole_trainer(folder):
+    with sole_trainer(folder), disk_errors(folder):
         LocalTrainer(resolved, folder, resume=resume).run()
+
+
+@contextlib.contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """A disk that refuses is an OSError, also where safetensors says it in words of its own."""
+    try:
+        yield
+    except Exception as error:
+        found = re.search(r"\(os error (\d+)\)", str(error))
+        if isinstance(error, OSError) or not found:
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1])), str(folder)) from error
 
 
 @contextlib.contextmanager

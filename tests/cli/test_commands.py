@@ -12,7 +12,7 @@ import pytest
 from agentgym import registry
 from agentgym.cli import run
 from agentgym.cli.common import shown
-from agentgym.cli.train import run_folder, sole_trainer
+from agentgym.cli.train import disk_errors, run_folder, sole_trainer
 from agentgym.config.loader import load_recipe
 from agentgym.config.recipe import Recipe
 from agentgym.errors import ConfigError
@@ -362,3 +362,11 @@ def test_a_second_trainer_in_a_run_folder_is_refused(tmp_path: Path) -> None:
         pass
     with sole_trainer(folder):
         assert run_folder(Recipe(), folder, resume=False) == folder
+
+
+def test_a_full_disk_is_an_os_error_in_whatever_words(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left") as caught, disk_errors(tmp_path):
+        raise RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)")
+    assert caught.value.filename == str(tmp_path)
+    with pytest.raises(RuntimeError, match="other"), disk_errors(tmp_path):
+        raise RuntimeError("other")
