@@ -81,26 +81,22 @@ class PromptLayout:
             out.append({"role": "system", "content": text})
         if self.layout == "chat":
             for turn in turns:
-                out.append({"role": "user", "content": self._shown(turn.observation, turn.admissible)})
+                out.append({"role": "user", "content": self._with_actions(turn.observation, turn.admissible)})
                 out.append({"role": "assistant", "content": turn.response})
-            out.append({"role": "user", "content": self._shown(observation, admissible)})
+            out.append({"role": "user", "content": self._with_actions(observation, admissible)})
         else:
             out.append({"role": "user", "content": self._window(turns, observation, admissible)})
         return out
 
-    def _shown(self, observation: str, admissible: Sequence[str] | None) -> str:
-        text = self._cut(observation)
+    def _with_actions(self, observation: str, admissible: Sequence[str] | None) -> str:
+        text = self.shown(observation)
         if self.show_admissible and admissible is not None:
             text += "\nAdmissible actions: " + ", ".join(admissible)
         return text
 
     def shown(self, observation: str) -> str:
-        """An observation as prompts show it, without its admissible actions."""
-        return self._cut(observation)
-
-    def _cut(self, text: str) -> str:
-        if self.rewrite:
-            text = _rewritten(self.rewrite, text)
+        """An observation as prompts show it, rewritten and cut, without its admissible actions."""
+        text = _rewritten(self.rewrite, observation) if self.rewrite else observation
         limit = self.max_observation
         if not limit or len(text) <= limit:
             return text
@@ -109,10 +105,10 @@ class PromptLayout:
     def _window(self, turns: Sequence[Turn], observation: str, admissible: Sequence[str] | None) -> str:
         parts: list[str] = []
         if self.show_task and turns:
-            parts.append(self._cut(turns[0].observation))
+            parts.append(self.shown(turns[0].observation))
         for turn in turns[-self.history :] if self.history else ():
             shown = turn.action if turn.action is not None else ""
-            prefix = "" if self.show_task and turn.index == 0 else self._cut(turn.observation) + "\n"
+            prefix = "" if self.show_task and turn.index == 0 else self.shown(turn.observation) + "\n"
             parts.append(f"{prefix}> {shown}")
-        parts.append(self._shown(observation, admissible))
+        parts.append(self._with_actions(observation, admissible))
         return "\n".join(parts)

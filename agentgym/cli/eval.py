@@ -16,7 +16,6 @@ from agentgym.errors import ConfigError
 if TYPE_CHECKING:
     from agentgym.config.recipe import Recipe
     from agentgym.evaluation import Report
-    from agentgym.rollouts import RolloutConfig
 
 #: option of this command -> key of the recipe that it sets
 _KEYS = {
@@ -123,7 +122,7 @@ def _measure(recipe: Recipe, model: str, model_options: dict[str, Any], out: Pat
             tasks,
             attempts=recipe.eval.attempts,
             seed=recipe.seed,
-            config=_rollout_config(recipe),
+            config=recipe.rollout_config(recipe.eval_sampling()),
             env_options=recipe.env.options,
             store=store,
         )
@@ -138,19 +137,6 @@ def _measure(recipe: Recipe, model: str, model_options: dict[str, Any], out: Pat
         text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False)
         (out / "report.json").write_text(text + "\n", encoding="utf-8")
     return report
-
-
-def _rollout_config(recipe: Recipe) -> RolloutConfig:
-    from agentgym.rollouts import Limits, RolloutConfig
-
-    limits = recipe.limits.model_dump(exclude={"max_response_tokens"})
-    return RolloutConfig(
-        layout=recipe.prompt.build(),
-        format=recipe.format.build(),
-        sampling=recipe.eval_sampling(),
-        limits=Limits(**limits),
-        concurrency=recipe.concurrency,
-    )
 
 
 def _recipe(what: str, model: str) -> Recipe:

@@ -5,7 +5,7 @@ Every field has a default that works; a recipe file states what it changes. Unkn
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -13,6 +13,9 @@ from pydantic_core import PydanticCustomError
 from agentgym.parsing import ActionFormat
 from agentgym.policy import Sampling
 from agentgym.prompts import PromptLayout
+
+if TYPE_CHECKING:
+    from agentgym.rollouts import RolloutConfig
 
 #: no integer of a recipe but a seed may be larger; where so many would not fit into memory, the field says less
 MAX_INTEGER = 2**31 - 1
@@ -289,6 +292,19 @@ class Recipe(Section):
             size, heads = self.model.tiny.hidden_size, self.model.tiny.heads
             raise ValueError(f"model.tiny.hidden_size {size} is not a multiple of model.tiny.heads {heads}")
         return self
+
+    def rollout_config(self, sampling: Sampling, max_turns: int | None = None) -> RolloutConfig:
+        """How the rollout engine plays this recipe; ``max_turns`` in place of the recipe's, where given."""
+        from agentgym.rollouts import Limits, RolloutConfig
+
+        limits = self.limits.model_dump(exclude={"max_response_tokens"})
+        return RolloutConfig(
+            layout=self.prompt.build(),
+            format=self.format.build(),
+            sampling=sampling,
+            limits=Limits(**limits | {"max_turns": max_turns or self.limits.max_turns}),
+            concurrency=self.concurrency,
+        )
 
     def train_sampling(self) -> Sampling:
         """How training rollouts sample: full distribution, so that log-probabilities are exact."""

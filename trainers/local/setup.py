@@ -9,7 +9,7 @@ from typing import Any
 from agentgym.config.recipe import Recipe
 from agentgym.errors import ConfigError
 from agentgym.policy import Policy, Sampling
-from agentgym.rollouts import Limits, RolloutConfig, RolloutEngine
+from agentgym.rollouts import RolloutEngine
 from agentgym.seeding import derive_seed
 from agentgym.trainers.local.collect import draw_tasks
 from agentgym.trainers.local.demos import (
@@ -44,21 +44,7 @@ def check_policy(policy: Any) -> None:
 
 def make_engine(recipe: Recipe, policy: Policy, sampling: Sampling, max_turns: int | None = None) -> RolloutEngine:
     """A rollout engine as the recipe describes it; ``max_turns`` in place of the recipe's."""
-    limits = recipe.limits
-    config = RolloutConfig(
-        layout=recipe.prompt.build(),
-        format=recipe.format.build(),
-        sampling=sampling,
-        limits=Limits(
-            max_turns=max_turns or limits.max_turns,
-            max_episode_tokens=limits.max_episode_tokens,
-            reset_timeout=limits.reset_timeout,
-            step_timeout=limits.step_timeout,
-            policy_timeout=limits.policy_timeout,
-        ),
-        concurrency=recipe.concurrency,
-    )
-    return RolloutEngine(recipe.env.name, policy, config, recipe.env.options)
+    return RolloutEngine(recipe.env.name, policy, recipe.rollout_config(sampling, max_turns), recipe.env.options)
 
 
 def token_divisor(recipe: Recipe, max_turns: int) -> float:
