@@ -22,7 +22,7 @@ from agentgym.types import Group
 
 sys.path.insert(0, str(Path(__file__).parent))  # toy.py is imported by subprocesses too
 
-from toy import Corridor  # noqa: E402
+from toy import Corridor
 
 FORMAT = ActionFormat(action_tag="", think_tag="")
 
