@@ -51,6 +51,14 @@ def content_hash(data: Any) -> str:
     return hashlib.blake2b(_canonical(data).encode(), digest_size=8).hexdigest()
 
 
+def _check_unicode(task: Task) -> None:
+    for name in ("env", "name", "split", "kind"):
+        try:
+            getattr(task, name).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"Task.{name} {getattr(task, name)!r} holds a lone surrogate: {error.reason}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """What is to be solved.
@@ -75,6 +83,8 @@ class Task:
     def __post_init__(self) -> None:
         if not self.env or not self.name:
             raise ValueError(f"a Task needs env and name; got env={self.env!r}, name={self.name!r}")
+        if not f"{self.env}{self.name}{self.split}{self.kind}".isascii():
+            _check_unicode(self)
         if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
             raise ValueError(f"task {self.name!r}: seed must be an integer >= 0, got {self.seed!r}")
         if not self.id:

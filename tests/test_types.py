@@ -177,3 +177,10 @@ def test_slots(value: object) -> None:
 def test_content_hash_is_canonical() -> None:
     assert content_hash({"b": 1, "a": "é"}) == content_hash({"a": "é", "b": 1})
     assert len(content_hash(None)) == 16
+
+
+@pytest.mark.parametrize("field", ["name", "split", "kind"])
+def test_a_task_that_no_file_could_hold_is_refused(field: str) -> None:
+    with pytest.raises(ValueError, match=f"Task.{field} .*lone surrogate"):
+        Task(**{"env": "e", "name": "n", field: "door \ud800"})
+    Task(**{"env": "e", "name": "n", field: "Tür 门"})
