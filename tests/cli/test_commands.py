@@ -314,7 +314,8 @@ class TestRunFolder:
         assert "add --resume" in capsys.readouterr().err
 
     def test_train_hands_recipe_and_folder_on(self, monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
-        trainer = pytest.importorskip("agentgym.trainers.local.trainer")
+        from agentgym.trainers.local import trainer
+
         seen: list[Any] = []
 
         class Fake:
