@@ -16,6 +16,15 @@ ENTRY_POINT_GROUP = "agentgym.environments"
 BUILT_IN: dict[str, str] = {
     "alfworld": "agentgym.environments.alfworld:ALFWorld",
     "alfworld-reference": "agentgym.environments.alfworld.reference:ALFWorldReference",
+    "quest": "agentgym.environments.quest:Quest",
+    "frozenlake": "agentgym.environments.frozenlake:FrozenLake",
+    "sokoban": "agentgym.environments.sokoban:Sokoban",
+    "minesweeper": "agentgym.environments.minesweeper:Minesweeper",
+    "bandit": "agentgym.environments.bandit:Bandit",
+    "countdown": "agentgym.environments.countdown:Countdown",
+    "webshop": "agentgym.environments.webshop:WebShop",
+    "search": "agentgym.environments.search:Search",
+    "textworld": "agentgym.environments.textworld:TextWorld",
 }
 _registered: dict[str, str | type[Environment]] = {}
 

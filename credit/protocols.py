@@ -10,7 +10,19 @@ A class may also carry
             components paid so far, with weights, to those paid after it. A gate or a shaper takes names out and puts
             its own in (``spa`` -> ``gated:spa``), since components are never overwritten. Default: adds ``name``
 
-Stateful objects also have ``state_dict``/``load_state_dict``, and change nothing when ``mode="eval"``.
+and these methods, each optional, called by :class:`agentgym.credit.CreditPipeline`:
+
+``report()``                     numbers about the last ``apply``/``compute``; logged as ``credit/<name>/<key>``
+``feedback(groups, svc, step)``  after the policy update of a training step, with the episodes that counted: the only
+                                 place where a part may change what it keeps (refit, memory, best rates). Returns
+                                 metrics, logged likewise
+``warm_up(groups, svc)``         once before the first update, with ``warmup_episodes`` (an attribute; 0: never)
+                                 episodes of the starting policy. Returns metrics
+``augment(context)``             makes the part a PromptAugmenter
+``split(episode)``               a word; episodes of a group with different words get separate statistics
+``state_dict()``/``load_state_dict()``  nested dicts and lists of plain values and NumPy arrays
+
+Nothing of this is called in evaluation except ``augment`` with ``mode="eval"``, which must change nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +34,15 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.augment import PromptContext, PromptPatch
 from agentgym.environment import Environment
 from agentgym.policy import Message, Policy, Sampling
+from agentgym.tokens import FloatArray, IntArray
 from agentgym.types import Episode, Group, Task
 
 Array = npt.NDArray[np.float64]
 Ragged = list[list[Array]]  # [group][episode][turn]
+TokenRagged = list[list[list[Array]]]  # [group][episode][turn][token]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +56,16 @@ class TaskSpec:
     stage: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptPatch:
-    """What an augmenter adds to a prompt; ``source`` names it, since groups must not mix sources unnoticed."""
-
-    messages: tuple[Message, ...]
-    source: str
-
-
 @dataclass(slots=True)
 class Services:
-    """What a trainer offers to rewarders, by the words of their ``requires`` (``scorer``, ``judge``, ``model:spa``)."""
+    """What a trainer offers to credit parts, by the words of their ``requires``.
+
+    ``scorer``    a :class:`PolicyScorer`: teacher-forced log-probabilities under the rollout's weights
+    ``features``  a :class:`FeatureExtractor`: hidden states of the policy at each turn's last token
+    ``policy``    a :class:`TextGenerator`: the policy itself, answering a free prompt
+    ``judge``     a :class:`TextGenerator`: a model behind an endpoint (:mod:`agentgym.judge`)
+    ``critic``    a :class:`Critic`: values of the trainer's value model
+    """
 
     offered: dict[str, Any] = field(default_factory=dict)
 
@@ -63,12 +77,14 @@ class Values:
     ``total``   the weighted sum of all paid components; ``dense`` the same without the outcome
     ``outcome`` per group and episode: the outcome component's sum, whether or not it is paid as such
     ``critic``  the critic's values at the turns' beginnings, where one exists
+    ``tokens``  the critic's values before each sampled token of a turn, ``[group][episode][turn][token]``
     """
 
     total: Ragged
     dense: Ragged
     outcome: list[Array]
     critic: Ragged | None = None
+    tokens: TokenRagged | None = None
 
 
 @runtime_checkable
@@ -104,11 +120,11 @@ class TaskSampler(Protocol):
     def feedback(self, groups: list[Group]) -> None: ...
 
 
+@runtime_checkable
 class PromptAugmenter(Protocol):
-    """Memory, demonstrations, instructions, guidance."""
+    """Memory, demonstrations, instructions, guidance: asked for a patch before every turn (see agentgym.augment)."""
 
-    def augment(self, task: TaskSpec, slot: int, turn: int, record: Episode, mode: str) -> PromptPatch | None: ...
-    def feedback(self, groups: list[Group]) -> None: ...
+    def augment(self, context: PromptContext) -> PromptPatch | None: ...
 
 
 class RolloutStrategy(Protocol):
@@ -124,11 +140,41 @@ class BatchComposer(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
 
-class PolicyScorer(Protocol):
-    """Service of the trainer: teacher-forced log-probabilities and statistics of given token rows."""
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """A token row and blocks to score behind prefixes of it: block ``(cut, ids)`` is read after ``row[:cut]``."""
 
-    def logprobs(self, rows: Sequence[Any]) -> list[list[float]]: ...
-    def stats(self, rows: Sequence[Any], what: set[str]) -> dict[str, Any]: ...
+    row: IntArray
+    blocks: tuple[tuple[int, IntArray], ...]
+
+
+class PolicyScorer(Protocol):
+    """Service of the trainer: teacher-forced log-probabilities at temperature 1, sharing prefixes."""
+
+    def encode(self, text: str) -> IntArray: ...
+    def logprobs(self, rows: Sequence[ScoredRow]) -> list[list[FloatArray]]: ...
+
+
+class FeatureExtractor(Protocol):
+    """Service of the trainer: per episode ``[turns, width]`` float32, the policy's last hidden state at the last
+    sampled token of each turn (zeros for a turn without tokens)."""
+
+    width: int
+
+    def hidden(self, episodes: Sequence[Episode]) -> list[npt.NDArray[np.float32]]: ...
+
+
+class TextGenerator(Protocol):
+    """A model that answers a conversation. Raises JudgeError where it cannot (endpoint down, deadline, budget)."""
+
+    async def complete(self, messages: list[Message], *, max_tokens: int = 512, seed: int = 0) -> str: ...
+
+
+class Critic(Protocol):
+    """Service of the trainer: the value model. NaN where a target does not exist."""
+
+    def values(self, groups: Sequence[Group]) -> TokenRagged: ...
+    def fit(self, groups: Sequence[Group], targets: TokenRagged) -> dict[str, float]: ...
 
 
 class LearnedModel(Protocol):

@@ -18,11 +18,32 @@ REWARDERS: dict[str, str] = {
     "outcome": "agentgym.credit.rewarders:Outcome",
     "invalid_penalty": "agentgym.credit.rewarders:InvalidPenalty",
     "grounding_penalty": "agentgym.credit.rewarders:GroundingPenalty",
+    "milestones": "agentgym.credit.milestones:Milestones",
+    "mira": "agentgym.credit.mira:PotentialCritic",
+    "subgoal_hint": "agentgym.credit.subgoals:SubgoalHint",
+    "gated": "agentgym.credit.gated:Gated",
+    "spa": "agentgym.credit.spa:SPA",
+    "igpo": "agentgym.credit.info_gain:InfoGain",
+    "retro": "agentgym.credit.retro:Retro",
+    "delta": "agentgym.credit.transforms:Delta",
+    "clip": "agentgym.credit.transforms:Clip",
+    "preference": "agentgym.credit.transforms:Preference",
+    "attention": "agentgym.credit.transforms:Attention",
+    "tournament": "agentgym.credit.transforms:Tournament",
+    "self_certainty": "agentgym.credit.intrinsic:SelfCertainty",
+    "curiosity": "agentgym.credit.intrinsic:Curiosity",
+    "shuffled": "agentgym.credit.controls:Shuffled",
 }
 ESTIMATORS: dict[str, str] = {
     "grpo": "agentgym.credit.grpo:GRPO",
     "rloo": "agentgym.credit.rloo:RLOO",
     "discounted_return": "agentgym.credit.discounted_return:DiscountedReturn",
+    "reinforce_pp": "agentgym.credit.reinforce_pp:ReinforcePP",
+    "gae": "agentgym.credit.gae:GAE",
+    "gigpo": "agentgym.credit.gigpo:GiGPO",
+    "hgpo": "agentgym.credit.hgpo:HGPO",
+    "igpo": "agentgym.credit.igpo:IGPO",
+    "mira": "agentgym.credit.mixed:MixedAdvantage",
 }
 
 
