@@ -20,6 +20,14 @@ from agentgym.types import Turn
 LayoutName = Literal["chat", "window"]
 
 
+#: key in ``Turn.info`` of what was added to the turn's prompt
+NOTE_KEY = "note"
+
+
+def _noted(text: str, note: str) -> str:
+    return f"{text}\n{note}" if note else text
+
+
 def _check_rewrite(pattern: str, replacement: str) -> None:
     try:
         compiled = re.compile(pattern)
@@ -73,19 +81,25 @@ class PromptLayout:
         admissible: Sequence[str] | None,
         action_format: ActionFormat,
         action_help: str = "",
+        note: str = "",
     ) -> list[Message]:
-        """The conversation for the next response: ``turns`` are complete, ``observation`` is the present one."""
+        """The conversation for the next response: ``turns`` are complete, ``observation`` is the present one.
+
+        ``note``: what an augmenter adds below the present observation (:mod:`agentgym.augment`). A chat shows the
+        notes of earlier turns where they were given; a window shows the present one only.
+        """
         out: list[Message] = []
         if self.system:
             text = self.system.replace("{action_help}", action_help).replace("{format}", action_format.describe())
             out.append({"role": "system", "content": text})
         if self.layout == "chat":
             for turn in turns:
-                out.append({"role": "user", "content": self._with_actions(turn.observation, turn.admissible)})
+                shown = self._with_actions(turn.observation, turn.admissible)
+                out.append({"role": "user", "content": _noted(shown, turn.info.get(NOTE_KEY, ""))})
                 out.append({"role": "assistant", "content": turn.response})
-            out.append({"role": "user", "content": self._with_actions(observation, admissible)})
+            out.append({"role": "user", "content": _noted(self._with_actions(observation, admissible), note)})
         else:
-            out.append({"role": "user", "content": self._window(turns, observation, admissible)})
+            out.append({"role": "user", "content": _noted(self._window(turns, observation, admissible), note)})
         return out
 
     def _with_actions(self, observation: str, admissible: Sequence[str] | None) -> str:

@@ -10,9 +10,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym.credit.components import CreditError, add_component, component, components, turn_rewards
-from agentgym.credit.pipeline import CreditPipeline, CreditResult, Spec
-from agentgym.credit.projection import empty_turns, project
-from agentgym.credit.protocols import AdvantageEstimator, Ragged, TrajectoryRewarder, TurnRewarder, Values
+from agentgym.credit.parts import Spec
+from agentgym.credit.pipeline import CreditPipeline, CreditResult
+from agentgym.credit.projection import empty_turns, place, project
+from agentgym.credit.protocols import (
+    AdvantageEstimator,
+    Ragged,
+    Services,
+    TrajectoryRewarder,
+    TurnRewarder,
+    Values,
+)
 from agentgym.types import Group
 
 __all__ = [
@@ -20,6 +28,7 @@ __all__ = [
     "CreditError",
     "CreditPipeline",
     "CreditResult",
+    "Services",
     "TrajectoryRewarder",
     "TurnRewarder",
     "Values",
@@ -28,6 +37,7 @@ __all__ = [
     "component",
     "components",
     "empty_turns",
+    "place",
     "project",
     "turn_rewards",
 ]
@@ -37,15 +47,17 @@ def assign(
     groups: Sequence[Group],
     credit: Sequence[Spec] = (),
     estimator: str | AdvantageEstimator = "grpo",
+    services: Services | None = None,
     **estimator_options: Any,
 ) -> Ragged:
     """Advantages ``[group][episode][turn]``, float64; zeros for episodes that ended as env_error or aborted.
 
     Leaves the episodes as they were, so it can be called again with other modules; components that an earlier
     pipeline recorded under the same names are computed anew. :class:`CreditPipeline` keeps components and metrics.
+    ``services``: what modules with ``requires`` work with (a scorer, a judge, ...).
     """
-    pipeline = CreditPipeline(credit, estimator, estimator_options)
-    own = {getattr(rewarder, "name", "") for rewarder in pipeline.rewarders} | set(pipeline.paid)
+    pipeline = CreditPipeline(credit, estimator, estimator_options, services=services)
+    own = {getattr(r, "component", getattr(r, "name", "")) for r in pipeline.rewarders} | set(pipeline.paid)
     turns = [turn for group in groups for episode in group for turn in episode.turns]
     saved = [turn.rewards for turn in turns]
     try:

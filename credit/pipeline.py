@@ -13,39 +13,48 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentgym.credit import composition, metrics
+from agentgym.augment import PromptContext, PromptPatch
+from agentgym.credit import composition, metrics, parts
 from agentgym.credit.components import CreditError, add_component
+from agentgym.credit.partition import Partition
+from agentgym.credit.parts import Parts, Spec, name_of
 from agentgym.credit.protocols import (
     AdvantageEstimator,
     Array,
+    PromptAugmenter,
     Ragged,
     Services,
+    TokenRagged,
     TrajectoryRewarder,
     TurnRewarder,
     Values,
 )
-from agentgym.credit.registry import make_estimator, make_rewarder
+from agentgym.credit.registry import make_estimator
 from agentgym.credit.rewarders import Outcome
 from agentgym.credit.streams import Streams
 from agentgym.errors import ConfigError
-from agentgym.types import Group
+from agentgym.types import Episode, Group
 
 if TYPE_CHECKING:
     from agentgym.config.recipe import Recipe
 
-Rewarder = TurnRewarder | TrajectoryRewarder
-Spec = str | Mapping[str, Mapping[str, Any]] | Rewarder
-STAGES = ("turn", "add", "shape", "gate", "group")
-
 
 @dataclass(slots=True)
 class CreditResult:
-    """``advantages[group][episode][turn]`` (zeros for failed episodes), flat log-ready ``metrics``, and ``dead``:
-    per group, whether every advantage in it is 0, so that it gives no policy gradient."""
+    """What a batch of groups was given. Failed episodes get zeros.
+
+    ``advantages``  ``[group][episode][turn]``
+    ``metrics``     flat, ready to log
+    ``dead``        per group, whether every advantage in it is 0, so that it gives no policy gradient
+    ``tokens``      ``[group][episode][turn][token]``, from estimators that tell the tokens of a turn apart
+    ``targets``     what the critic's values should have been, likewise; NaN: no target
+    """
 
     advantages: Ragged
     metrics: dict[str, float] = field(default_factory=dict)
     dead: list[bool] = field(default_factory=list)
+    tokens: TokenRagged | None = None
+    targets: TokenRagged | None = None
 
 
 class CreditPipeline:
@@ -65,19 +74,22 @@ class CreditPipeline:
         services: Services | None = None,
     ) -> None:
         self.services = services or Services()
-        self.rewarders = sorted((_rewarder(spec) for spec in credit), key=_stage)
+        made = sorted((parts.make(spec) for spec in credit), key=parts.stage_of)
         self.estimator = make_estimator(estimator, options or {}) if isinstance(estimator, str) else estimator
         if options and not isinstance(estimator, str):
             raise ConfigError("estimator options go with an estimator's name, not with an estimator object")
-        words = [*facts, *(word for part in (*self.rewarders, self.estimator) for word in getattr(part, "traits", ()))]
+        self.augmenters = [part for part in made if isinstance(part, PromptAugmenter)]
+        words = [*facts, *(word for part in (*made, self.estimator) for word in getattr(part, "traits", ()))]
+        words += ["augmenter", "augmenter:second"][: len(self.augmenters)]
         self.paid: dict[str, float] = {}
         if "outcome" not in words:
-            self.rewarders.insert(0, Outcome())
-            self.paid_outcome = "redistributes_outcome" not in words
-            words += ["outcome"] if self.paid_outcome else []
+            made.insert(0, Outcome())
+            words += ["outcome"] if "redistributes_outcome" not in words else []
         composition.check(words)
         self.group_relative = "group_relative" in words
-        self._plan("redistributes_outcome" in words)
+        self.rewarders = [part for part in made if isinstance(part, TurnRewarder | TrajectoryRewarder)]
+        self.parts = Parts([*made, self.estimator], self.services)
+        self._plan(made, "redistributes_outcome" in words)
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, services: Services | None = None) -> CreditPipeline:
@@ -96,22 +108,35 @@ class CreditPipeline:
         facts = [] if recipe.train_sampling().exact_logprobs else ["inexact_sampling"]
         return cls(credit, recipe.estimator.name, recipe.estimator.options, facts=facts, services=services)
 
-    def _plan(self, redistributed: bool) -> None:
-        for rewarder in self.rewarders:
-            missing = set(getattr(rewarder, "requires", ())) - set(self.services.offered)
+    def _plan(self, made: list[Any], redistributed: bool) -> None:
+        wanted = {name_of(part): set(getattr(part, "requires", ())) for part in (*made, self.estimator)}
+        if getattr(self.estimator, "requires_critic", False):
+            wanted[name_of(self.estimator)].add("critic")
+        for name, needs in wanted.items():
+            missing = needs - set(self.services.offered)
             if missing:
-                raise ConfigError(f"credit module {_name(rewarder)!r} needs {', '.join(sorted(missing))}")
+                raise ConfigError(f"credit part {name!r} needs {', '.join(sorted(missing))}{_how(missing)}")
+        for rewarder in self.rewarders:
             plan = getattr(rewarder, "plan", None)
+            component = getattr(rewarder, "component", name_of(rewarder))
             if plan is not None:
                 self.paid = plan(dict(self.paid))
-            elif _name(rewarder) in self.paid:
-                raise ConfigError(f"credit lists {_name(rewarder)!r} twice")
+            elif component in self.paid:
+                raise ConfigError(f"credit lists {name_of(rewarder)!r} twice")
             elif not (redistributed and isinstance(rewarder, Outcome)):
-                self.paid[_name(rewarder)] = float(getattr(rewarder, "weight", 1.0))
+                self.paid[component] = float(getattr(rewarder, "weight", 1.0))
+
+    def augment(self, context: PromptContext) -> PromptPatch | None:
+        """The first patch that a part has for this turn."""
+        for part in self.augmenters:
+            patch = part.augment(context)
+            if patch is not None:
+                return patch
+        return None
 
     def run(self, groups: Sequence[Group], *, critic: Ragged | None = None, step: int = 0) -> CreditResult:
         """Add components to the groups' turns and estimate advantages. Raises CreditError on NaN rewards."""
-        live = [Group(g.task, [e for e in g if not e.termination.is_failure]) for g in groups]
+        live = live_groups(groups)
         if self.group_relative:
             metrics.check_group_ids(groups)
         for rewarder in self.rewarders:
@@ -120,43 +145,61 @@ class CreditPipeline:
             else:
                 _await(rewarder.apply(live, self.services, step))
         streams = Streams([episode for group in live for episode in group])
-        values = self._values(live, streams, critic)
-        advantages = _expand(groups, live, self.estimator.compute(live, values))
-        dead = [not any(turns.any() for turns in group) for group in advantages]
-        return CreditResult(advantages, metrics.summarise(groups, live, streams, advantages, dead), dead)
+        partition = Partition(live, self.parts.split)
+        values = self._values(partition.groups, Streams(partition.episodes) if partition.split else streams, critic)
+        advantages = _expand(groups, partition.join(self.estimator.compute(partition.groups, values)))
+        result = CreditResult(advantages, dead=[not any(turns.any() for turns in group) for group in advantages])
+        if hasattr(self.estimator, "compute_tokens"):
+            result.tokens = _expand_tokens(
+                groups, partition.join(self.estimator.compute_tokens(partition.groups, values))
+            )
+        if hasattr(self.estimator, "targets"):
+            result.targets = _expand_tokens(groups, partition.join(self.estimator.targets(partition.groups, values)))
+        result.metrics = metrics.summarise(groups, live, streams, advantages, result.dead) | self.parts.report()
+        return result
+
+    def _per_token(
+        self, method: str, groups: Sequence[Group], partition: Partition, values: Values
+    ) -> TokenRagged | None:
+        """What an estimator says about tokens, if it has that method and anything to say."""
+        found = getattr(self.estimator, method, lambda *_: None)(partition.groups, values)
+        return None if found is None else _expand_tokens(groups, partition.join(found))
 
     def _values(self, live: list[Group], streams: Streams, critic: Ragged | None) -> Values:
         dense = streams.sum({name: weight for name, weight in self.paid.items() if name != Outcome.name})
         total = dense + streams.sum({name: weight for name, weight in self.paid.items() if name == Outcome.name})
         outcome = iter(streams.per_episode(Outcome.name))
-        return Values(
+        values = Values(
             streams.split(live, total),
             streams.split(live, dense),
             [np.array([next(outcome) for _ in group], np.float64) for group in live],
             critic,
         )
+        if critic is None and getattr(self.estimator, "requires_critic", False):
+            values.tokens = self.services.offered["critic"].values(live)
+            values.critic = [[_first_values(turns) for turns in group] for group in values.tokens]
+        return values
 
 
-def _rewarder(spec: Spec) -> Rewarder:
-    if isinstance(spec, str):
-        return make_rewarder(spec, {})
-    if isinstance(spec, Mapping):
-        if len(spec) != 1:
-            raise ConfigError(f"a credit entry is a name or {{name: options}}, got {dict(spec)!r}")
-        ((name, options),) = spec.items()
-        return make_rewarder(name, options or {})
-    return spec
+def live_groups(groups: Sequence[Group]) -> list[Group]:
+    """The groups without episodes that failed for reasons of the infrastructure."""
+    return [Group(g.task, [e for e in g if not e.termination.is_failure]) for g in groups]
 
 
-def _name(rewarder: Rewarder) -> str:
-    return str(getattr(rewarder, "name", type(rewarder).__name__))
+def _how(missing: set[str]) -> str:
+    if "judge" in missing:
+        return "; give the recipe a section 'judge' with the url and model of an endpoint"
+    if "critic" in missing:
+        return "; a trainer offers it, or pass critic=... to CreditPipeline.run"
+    return ", which a trainer offers"
 
 
-def _stage(rewarder: Rewarder) -> int:
-    stage = "turn" if isinstance(rewarder, TurnRewarder) else getattr(rewarder, "stage", "add")
-    if stage not in STAGES:
-        raise ConfigError(f"credit module {_name(rewarder)!r}: stage must be one of {', '.join(STAGES)}; got {stage!r}")
-    return STAGES.index(stage)
+def _first_values(turns: list[Array]) -> Array:
+    """The value at each turn's beginning; a turn that drew no token has that of the next one that did."""
+    out, after = np.zeros(len(turns)), 0.0
+    for t in range(len(turns) - 1, -1, -1):
+        after = out[t] = turns[t][0] if len(turns[t]) else after
+    return out
 
 
 def _score(rewarder: TurnRewarder, groups: list[Group]) -> None:
@@ -188,17 +231,17 @@ def _await(work: Coroutine[Any, Any, None]) -> None:
         raise errors[0]
 
 
-def _expand(groups: Sequence[Group], live: list[Group], estimated: Ragged) -> Ragged:
+def _expand(groups: Sequence[Group], estimated: Ragged) -> Ragged:
     """Zeros for failed episodes, and a check that the estimator answered for every turn of every other one."""
     out: Ragged = []
-    for group, kept, found in zip(groups, live, estimated, strict=True):
-        rest = iter(zip(kept, found, strict=True))
+    for group, found in zip(groups, estimated, strict=True):
+        rest = iter(found)
         row: list[Array] = []
         for episode in group:
             if episode.termination.is_failure:
                 row.append(np.zeros(len(episode.turns)))
                 continue
-            advantages = np.asarray(next(rest)[1], np.float64)
+            advantages = np.asarray(next(rest), np.float64)
             if advantages.shape != (len(episode.turns),):
                 raise CreditError(f"{episode.where}: {advantages.shape} advantages for {len(episode.turns)} turns")
             if not np.isfinite(advantages).all():
@@ -206,3 +249,16 @@ def _expand(groups: Sequence[Group], live: list[Group], estimated: Ragged) -> Ra
             row.append(advantages)
         out.append(row)
     return out
+
+
+def _expand_tokens(groups: Sequence[Group], estimated: TokenRagged) -> TokenRagged:
+    """The same for values per token."""
+    out: TokenRagged = []
+    for group, found in zip(groups, estimated, strict=True):
+        rest = iter(found)
+        out.append([_no_tokens(e) if e.termination.is_failure else next(rest) for e in group])
+    return out
+
+
+def _no_tokens(episode: Episode) -> list[Array]:
+    return [np.full(turn.end - turn.start, 0.0) for turn in episode.turns]

@@ -29,6 +29,22 @@ def project(episode: Episode, advantages: Array) -> list[FloatArray]:
     return [with_zero[row.turns] for row in episode.rows]
 
 
+def place(episode: Episode, tokens: list[Array]) -> list[FloatArray]:
+    """One value per sampled token, ``tokens[turn][k]``, on the token rows; 0 on all others. float32 per row."""
+    if len(tokens) != len(episode.turns):
+        raise CreditError(f"{episode.where}: token values for {len(tokens)} of {len(episode.turns)} turns")
+    out = [np.zeros(len(row), np.float32) for row in episode.rows]
+    for turn, values in zip(episode.turns, tokens, strict=True):
+        drawn = turn.end - turn.start if turn.row >= 0 else 0
+        if len(values) != drawn:
+            raise CreditError(f"{episode.where}, turn {turn.index}: {len(values)} values for {drawn} sampled tokens")
+        if drawn:
+            if not np.isfinite(values).all():
+                raise CreditError(f"{episode.where}, turn {turn.index}: a token's advantage is not finite")
+            out[turn.row][turn.start : turn.end] = values
+    return out
+
+
 def empty_turns(episode: Episode) -> int:
     """Turns without a sampled token, in an episode that has token rows (text-only policies have none at all)."""
     return len([turn for turn in episode.turns if turn.row < 0 or turn.end == turn.start]) if episode.rows else 0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from agentgym.credit.protocols import AdvantageEstimator, TrajectoryRewarder, TurnRewarder
+from agentgym.credit.protocols import AdvantageEstimator, PromptAugmenter, TrajectoryRewarder, TurnRewarder
 from agentgym.errors import AgentGymError, ConfigError, nearest, unknown
 
 ENTRY_POINT_GROUP = "agentgym.credit"
@@ -47,11 +47,13 @@ ESTIMATORS: dict[str, str] = {
 }
 
 
-def make_rewarder(name: str, options: Mapping[str, Any]) -> TurnRewarder | TrajectoryRewarder:
-    """A rewarder by name. Raises UnknownNameError or ConfigError, each with the nearest match."""
+def make_part(name: str, options: Mapping[str, Any]) -> TurnRewarder | TrajectoryRewarder | PromptAugmenter:
+    """A credit module by name. Raises UnknownNameError or ConfigError, each with the nearest match."""
     found = _find("credit module", name, REWARDERS, "estimator", ESTIMATORS)(**_checked(name, REWARDERS, options))
-    if not isinstance(found, TurnRewarder | TrajectoryRewarder):
-        raise AgentGymError(f"credit module {name!r} has neither reset/score (per turn) nor requires/apply (per group)")
+    if not isinstance(found, TurnRewarder | TrajectoryRewarder | PromptAugmenter):
+        raise AgentGymError(
+            f"credit module {name!r} has neither reset/score (per turn) nor requires/apply (per group) nor augment"
+        )
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from agentgym.augment import Augmenter, Mode
 from agentgym.parsing import ActionFormat
 from agentgym.policy import Sampling
 from agentgym.prompts import PromptLayout
@@ -49,6 +50,7 @@ class RolloutConfig:
     ``workers``      most environment workers. None: ``concurrency`` threads for blocking environments, and
                      ``min(concurrency, 4 * CPUs)`` processes for environments that are not thread-safe. A worker
                      plays one episode at a time; it starts when it is first needed. Inline environments ignore it.
+    ``augmenter``    adds notes to prompts (:mod:`agentgym.augment`), in ``mode`` train or eval
     """
 
     layout: PromptLayout = field(default_factory=PromptLayout)
@@ -57,6 +59,8 @@ class RolloutConfig:
     limits: Limits = field(default_factory=Limits)
     concurrency: int = 64
     workers: int | None = None
+    augmenter: Augmenter | None = None
+    mode: Mode = "eval"
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:

@@ -158,7 +158,7 @@ class _Run:
         self, engine: RolloutEngine, tasks: Iterable[Task], n: int, seed: int, on_episode: OnEpisode | None,
         collect: bool,
     ) -> None:  # fmt: skip
-        self.engine, self.seed, self.on_episode, self.collect = engine, seed, on_episode, collect
+        self.engine, self.n, self.seed, self.on_episode, self.collect = engine, n, seed, on_episode, collect
         self._collected: list[tuple[Task, list[Episode | None]]] = []
         self._jobs = self._stream(tasks, n)
         self._interrupted = False
@@ -219,7 +219,8 @@ class _Run:
                 if engine._stopped or self._interrupted:
                     break
                 handle = engine.pool.take(handle)
-                episode = await self._episode(EpisodeLoop(task, index, handle, self.policy, engine.config, self.seed))
+                loop = EpisodeLoop(task, index, handle, self.policy, engine.config, self.seed, self.n)
+                episode = await self._episode(loop)
                 self._record(episode, places)
                 await asyncio.sleep(0)  # a policy that never waits would shut out stop() and Ctrl-C
         finally:

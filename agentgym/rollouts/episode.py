@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from agentgym.parsing import ParsedAction
 from agentgym.policy import Policy, PolicyRequest, SampledTurn
 from agentgym.rollouts.config import RolloutConfig
 from agentgym.rollouts.handles import EnvHandle
+from agentgym.rollouts.notes import SOURCES_KEY, Notes
 from agentgym.seeding import derive_seed
 from agentgym.tokens import RowBuilder
 from agentgym.types import Episode, Observation, Step, Task, Termination, Turn
@@ -30,27 +32,30 @@ AGENT_STOP_KEY = "agent_stop"
 
 
 async def run_episode(
-    task: Task, index: int, handle: EnvHandle, policy: Policy, config: RolloutConfig, seed: int = 0
+    task: Task, index: int, handle: EnvHandle, policy: Policy, config: RolloutConfig, seed: int = 0, slots: int = 1
 ) -> Episode:
-    """Play one episode. Its seed is ``derive_seed(seed, task.id, index)``; failures end in the record.
+    """Play one episode, number ``index`` of ``slots`` in its group.
 
+    Its seed is ``derive_seed(seed, task.id, index)``; failures end in the record.
     Raises only what no episode can be blamed for: an environment that cannot be constructed as configured
     (ConfigError, DataError, ...), and cancellation.
     """
-    return await EpisodeLoop(task, index, handle, policy, config, seed).play()
+    return await EpisodeLoop(task, index, handle, policy, config, seed, slots).play()
 
 
 class EpisodeLoop:
     """One episode in the making. :meth:`play` runs it to its end; :meth:`abort` closes one that was cancelled."""
 
     def __init__(
-        self, task: Task, index: int, handle: EnvHandle, policy: Policy, config: RolloutConfig, seed: int
+        self, task: Task, index: int, handle: EnvHandle, policy: Policy, config: RolloutConfig, seed: int, slots: int
     ) -> None:
         self.task, self.index, self.handle, self.policy, self.config = task, index, handle, policy, config
         self.seed = derive_seed(seed, task.id, index)
         self.session = f"{task.id}/{index}/{next(_serial)}"
         self.max_turns = config.limits.max_turns or handle.spec.max_turns
         self.turns: list[Turn] = []
+        self._notes = Notes(config, task, index, slots)
+        self._note = ""
         self._at = "reset"  # for error messages
         self._present = Observation("")  # the environment's latest own words
         self._rows: RowBuilder | None = None
@@ -124,9 +129,11 @@ class EpisodeLoop:
             least = self.turns[-1].prompt_tokens + config.sampling.max_tokens
             if least > budget:
                 raise ContextOverflow(f"at least {least} tokens needed, max_episode_tokens is {budget}")
+        self._note = self._notes.ask(self.turns, observation, self._milestone_names)
         messages = config.layout.messages(
-            self.turns, observation.text, observation.admissible, config.format, self.handle.spec.action_help
-        )
+            self.turns, observation.text, observation.admissible, config.format, self.handle.spec.action_help,
+            self._note,
+        )  # fmt: skip
         request = PolicyRequest(
             self.session, turn, messages, config.sampling, config.format, derive_seed(self.seed, turn),
             observation.admissible, expert, budget,
@@ -172,6 +179,7 @@ class EpisodeLoop:
             turn.milestones = self.turns[-1].milestones
         if sampled.cost:
             turn.info["cost"] = sampled.cost
+        self._notes.record(turn, self._note)
         self.turns.append(turn)
         return turn
 
@@ -203,7 +211,11 @@ class EpisodeLoop:
 
     def _episode(self, termination: Termination, error: str = "") -> Episode:
         rows = self._rows.rows() if self._rows is not None else []
-        info = {"prefix_breaks": self._rows.prefix_breaks} if self._rows is not None and len(rows) > 1 else {}
+        info: dict[str, Any] = {}
+        if self._rows is not None and len(rows) > 1:
+            info["prefix_breaks"] = self._rows.prefix_breaks
+        if self._notes.sources:
+            info[SOURCES_KEY] = list(self._notes.sources)
         return Episode(
             self.task, self.index, self.seed, self.turns, termination,
             outcome=float(self._reward if self._score is None else self._score),

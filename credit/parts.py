@@ -1,0 +1,98 @@
+"""The parts of a credit pipeline: made from a recipe's entries, ordered, asked for their optional methods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from agentgym.credit.protocols import PromptAugmenter, Services, TrajectoryRewarder, TurnRewarder
+from agentgym.credit.registry import make_part
+from agentgym.errors import ConfigError
+from agentgym.types import Episode, Group
+
+Part = TurnRewarder | TrajectoryRewarder | PromptAugmenter
+Spec = str | Mapping[str, Mapping[str, Any]] | Part
+STAGES = ("turn", "add", "shape", "gate", "group")
+
+
+def make(spec: Spec) -> Part:
+    """The part behind a name, ``{name: options}``, or an object. Raises ConfigError or UnknownNameError."""
+    if isinstance(spec, str):
+        return make_part(spec, {})
+    if isinstance(spec, Mapping):
+        if len(spec) != 1:
+            raise ConfigError(f"a credit entry is a name or {{name: options}}, got {dict(spec)!r}")
+        ((name, options),) = spec.items()
+        return make_part(name, options or {})
+    return spec
+
+
+def name_of(part: object) -> str:
+    """What a part is called in messages and metrics."""
+    return str(getattr(part, "name", type(part).__name__))
+
+
+def stage_of(part: object) -> int:
+    """Place in the pipeline; parts of one stage keep the order of the recipe."""
+    stage = "turn" if isinstance(part, TurnRewarder) else getattr(part, "stage", "add")
+    if stage not in STAGES:
+        raise ConfigError(f"credit module {name_of(part)!r}: stage must be one of {', '.join(STAGES)}; got {stage!r}")
+    return STAGES.index(stage)
+
+
+def keys(parts: Sequence[object]) -> list[str]:
+    """A name for each part, unique by a number behind it where two are called the same."""
+    names = [name_of(part) for part in parts]
+    return [name if names.count(name) == 1 else f"{name}.{names[:i].count(name)}" for i, name in enumerate(names)]
+
+
+class Parts:
+    """All parts of a pipeline, estimator included, as one stateful thing."""
+
+    def __init__(self, parts: Sequence[object], services: Services) -> None:
+        self.named: list[tuple[str, Any]] = list(zip(keys(parts), parts, strict=True))
+        self.services = services
+
+    def _with(self, method: str) -> Iterable[tuple[str, Any]]:
+        return [(key, part) for key, part in self.named if hasattr(part, method)]
+
+    @property
+    def warmup_episodes(self) -> int:
+        """Episodes that the most demanding part wants before the first update."""
+        return max((int(getattr(part, "warmup_episodes", 0)) for _, part in self._with("warm_up")), default=0)
+
+    def warm_up(self, groups: list[Group]) -> dict[str, float]:
+        """Fit what is fitted before the first update."""
+        found = [
+            (key, part.warm_up(groups, self.services))
+            for key, part in self._with("warm_up")
+            if getattr(part, "warmup_episodes", 0)
+        ]
+        return _flat(found, "warm_up/")
+
+    def feedback(self, groups: list[Group], step: int) -> dict[str, float]:
+        """Tell every part what a training step brought, after its update."""
+        return _flat((key, part.feedback(groups, self.services, step)) for key, part in self._with("feedback"))
+
+    def report(self) -> dict[str, float]:
+        """What parts have to say about their last application."""
+        return _flat((key, part.report()) for key, part in self._with("report"))
+
+    def split(self, episode: Episode) -> str:
+        """The episode's place in its group, where parts want separate statistics; empty: none does."""
+        words = [part.split(episode) for _, part in self._with("split")]
+        return "|".join(words) if any(words) else ""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What parts keep between steps, by name."""
+        return {key: part.state_dict() for key, part in self._with("state_dict")}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The inverse; parts that the state does not know stay as they are."""
+        for key, part in self._with("load_state_dict"):
+            if key in state:
+                part.load_state_dict(state[key])
+
+
+def _flat(found: Iterable[tuple[str, Mapping[str, float] | None]], prefix: str = "") -> dict[str, float]:
+    return {f"credit/{key}/{prefix}{k}": float(v) for key, values in found for k, v in (values or {}).items()}
