@@ -17,6 +17,7 @@ BUILT_IN: dict[str, str] = {
     "alfworld": "agentgym.environments.alfworld:ALFWorld",
     "alfworld-reference": "agentgym.environments.alfworld.reference:ALFWorldReference",
     "quest": "agentgym.environments.quest:Quest",
+    "keydoor": "agentgym.environments.keydoor:KeyDoor",
     "frozenlake": "agentgym.environments.frozenlake:FrozenLake",
     "sokoban": "agentgym.environments.sokoban:Sokoban",
     "minesweeper": "agentgym.environments.minesweeper:Minesweeper",
