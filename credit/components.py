@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite, nan
+from operator import itemgetter
 
 import numpy as np
 
@@ -22,26 +23,39 @@ def add_component(episode: Episode, name: str, values: Sequence[float] | Array) 
         raise CreditError(
             f"{episode.where}: component {name!r} has {len(values)} values for {len(episode.turns)} turns"
         )
-    for turn, value in zip(episode.turns, values, strict=True):
+    numbers = list(map(float, values))
+    for turn, value, sound in zip(episode.turns, numbers, map(isfinite, numbers), strict=True):
         rewards = turn.rewards
         if name in rewards:
             raise CreditError(
                 f"{episode.where}, turn {turn.index}: component {name!r} exists already "
                 f"({rewards[name]!r}) and components are never overwritten; give the new one another name"
             )
-        if not isfinite(value):
+        if not sound:
             raise CreditError(f"{episode.where}, turn {turn.index}: component {name!r} is {value!r}, must be finite")
-        rewards[name] = float(value)
+        rewards[name] = value
 
 
-def flat_component(episodes: Sequence[Episode], name: str) -> Array:
-    """One component of all turns of all episodes in one array; 0 on turns without it. Refuses NaN and infinity."""
-    values = np.array([turn.rewards.get(name, 0.0) for episode in episodes for turn in episode.turns], np.float64)
+def read(rewards: Sequence[Mapping[str, float]], name: str) -> Array:
+    """One component of many turns, given their ``rewards``; 0 on turns without it."""
+    try:
+        return np.fromiter(map(itemgetter(name), rewards), np.float64, len(rewards))
+    except KeyError:
+        return np.fromiter((turn.get(name, 0.0) for turn in rewards), np.float64, len(rewards))
+
+
+def finite(values: Array, episodes: Sequence[Episode], name: str) -> Array:
+    """``values`` of all turns of the episodes, unchanged. Raises CreditError with the place of a NaN or infinity."""
     if not np.isfinite(values).all():
         at = int(np.flatnonzero(~np.isfinite(values))[0])
         episode, turn = [(episode, turn) for episode in episodes for turn in episode.turns][at]
         raise CreditError(f"{episode.where}, turn {turn.index}: component {name!r} is {values[at]}, must be finite")
     return values
+
+
+def flat_component(episodes: Sequence[Episode], name: str) -> Array:
+    """One component of all turns of all episodes in one array; 0 on turns without it. Refuses NaN and infinity."""
+    return finite(read([turn.rewards for episode in episodes for turn in episode.turns], name), episodes, name)
 
 
 def component(episode: Episode, name: str) -> Array:

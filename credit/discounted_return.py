@@ -9,14 +9,15 @@ import numpy as np
 from agentgym.credit.numerics import (
     Weighting,
     choice,
-    is_constant,
+    fraction,
+    mean,
     others_mean,
     outcome_values,
     returns_to_go,
-    turn_counts,
+    varies,
 )
 from agentgym.credit.protocols import Array, Ragged, Values
-from agentgym.errors import ConfigError
+from agentgym.credit.streams import Layout
 from agentgym.types import Group
 
 
@@ -40,8 +41,7 @@ class DiscountedReturn:
         baseline: Literal["leave_one_out", "mean", "none"] = "leave_one_out",
         group_weighting: Weighting = "trajectory",
     ) -> None:
-        if not 0 <= gamma <= 1:
-            raise ConfigError(f"estimator 'discounted_return': gamma must be in [0, 1], got {gamma}")
+        fraction("discounted_return", gamma=gamma)
         choice("discounted_return", "baseline", baseline, ("leave_one_out", "mean", "none"))
         choice("discounted_return", "group_weighting", group_weighting, ("trajectory", "turn"))
         self.gamma, self.baseline, self.group_weighting = gamma, baseline, group_weighting
@@ -50,18 +50,22 @@ class DiscountedReturn:
     def compute(self, groups: list[Group], values: Values | None) -> Ragged:
         """Advantages ``[group][episode][turn]``."""
         values = values or outcome_values(groups)
-        return [self._group(rewards, dense) for rewards, dense in zip(values.total, values.dense, strict=True)]
+        layout = Layout(values.total)
+        return layout.split(self.flat(layout, layout.flat(values.total), layout.flat(values.dense)))
 
-    def _group(self, rewards: list[Array], dense: list[Array]) -> list[Array]:
-        to_go = [returns_to_go(turns, self.gamma) for turns in rewards]
+    def flat(self, layout: Layout, total: Array, dense: Array) -> Array:
+        """The same on flat rewards, per turn."""
+        to_go = returns_to_go(total, self.gamma, layout.lengths)
         if self.baseline == "none":
             return to_go
-        means = np.array([g.mean() if len(g) else 0.0 for g in to_go], np.float64)
-        if len(means) < 2 or (is_constant(means) and not any(c.any() for c in dense)):
-            return [np.zeros_like(g) for g in to_go]
-        weights = turn_counts(to_go, self.group_weighting)
+        means = layout.sums(to_go) / np.maximum(layout.lengths, 1)
+        weights = layout.weights(self.group_weighting)
         if self.baseline == "leave_one_out":
-            base = others_mean(means, weights)
+            base = others_mean(means, weights, layout.group)
         else:
-            base = np.full(len(means), np.average(means, weights=weights) if weights.any() else 0.0)
-        return [g - b for g, b in zip(to_go, base, strict=True)]
+            base = mean(means, weights, layout.group)[layout.group]
+        told_apart = np.bincount(layout.turn_group, dense != 0, len(layout.sizes)) > 0
+        alive = varies(means, layout.group)[layout.group] | told_apart[layout.group]
+        alive &= np.asarray(layout.sizes, np.int64)[layout.group] > 1
+        result: Array = np.where(alive[layout.owner], to_go - base[layout.owner], 0.0)
+        return result

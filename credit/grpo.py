@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from agentgym.credit.numerics import Std, Weighting, choice, outcome_values, turn_counts, z_score
+from agentgym.credit.numerics import Std, Weighting, choice, outcome_values, z_score
 from agentgym.credit.protocols import Ragged, Values
+from agentgym.credit.streams import Layout
 from agentgym.types import Group
 
 
@@ -27,9 +26,7 @@ class GRPO:
     def compute(self, groups: list[Group], values: Values | None) -> Ragged:
         """Advantages ``[group][episode][turn]``."""
         values = values or outcome_values(groups)
-        out: Ragged = []
-        for group in values.total:
-            returns = np.array([turns.sum() for turns in group], np.float64)
-            scores = z_score(returns, turn_counts(group, self.group_weighting), self.std)
-            out.append([np.full(len(turns), score) for turns, score in zip(group, scores, strict=True)])
-        return out
+        layout = Layout(values.total)
+        returns = layout.sums(layout.flat(values.total))
+        scores = z_score(returns, layout.weights(self.group_weighting), self.std, layout.group)
+        return layout.split(scores[layout.owner])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from agentgym.credit.components import CreditError
-from agentgym.credit.numerics import CONSTANT
+from agentgym.credit.numerics import CONSTANT, mean
 from agentgym.credit.projection import empty_turns
 from agentgym.credit.protocols import Array, Ragged
 from agentgym.credit.streams import Streams
@@ -32,7 +32,7 @@ def summarise(
     episodes = [episode for group in live for episode in group]
     outcomes = np.array([episode.outcome for episode in episodes], np.float64)
     every = np.concatenate([np.zeros(0), *(turns for group in advantages for turns in group)])
-    spreads = [np.std([episode.outcome for episode in group]) for group in live if len(group) > 1]
+    spreads = _spreads(outcomes, [len(group) for group in live])
     out = {
         "credit/dead_groups": _share(dead),
         "credit/singleton_groups": _share([len(group) == 1 for group in live]),
@@ -40,17 +40,26 @@ def summarise(
         "credit/group_size_max": float(max((len(group) for group in live), default=0)),
         "credit/dropped_episodes": float(sum(len(group) for group in groups) - len(episodes)),
         "credit/empty_turns": float(sum(empty_turns(episode) for episode in episodes)),
-        "credit/zero_advantage_turns": _share((every == 0).tolist()),
+        "credit/zero_advantage_turns": float((every == 0).mean()) if len(every) else 0.0,
         "credit/advantage_abs_mean": float(np.abs(every).mean()) if len(every) else 0.0,
     }
-    if spreads:
-        out["credit/in_group_std"] = float(np.mean(spreads))
+    if len(spreads):
+        out["credit/in_group_std"] = float(spreads.mean())
     if episodes:
         out["credit/outcome_mean"] = float(outcomes.mean())
         out["credit/outcome_std"] = float(outcomes.std())
     for name in streams.names:
         out.update(_component(name, streams.per_episode(name), outcomes))
     return out
+
+
+def _spreads(outcomes: Array, sizes: list[int]) -> Array:
+    """The outcomes' standard deviation in each group of two or more episodes."""
+    label = np.repeat(np.arange(len(sizes)), sizes)
+    offset = outcomes - mean(outcomes, np.ones(len(outcomes)), label)[label]
+    variance = mean(offset**2, np.ones(len(outcomes)), label)
+    result: Array = np.sqrt(variance)[np.array(sizes, np.int64)[: len(variance)] > 1]
+    return result
 
 
 def _component(name: str, sums: Array, outcomes: Array) -> dict[str, float]:

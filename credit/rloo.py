@@ -6,8 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit.numerics import Weighting, centre, choice, is_constant, others_mean, outcome_values, turn_counts
+from agentgym.credit.numerics import Weighting, centre, choice, others_mean, outcome_values, varies
 from agentgym.credit.protocols import Array, Ragged, Values
+from agentgym.credit.streams import Layout
 from agentgym.types import Group
 
 
@@ -38,17 +39,15 @@ class RLOO:
     def compute(self, groups: list[Group], values: Values | None) -> Ragged:
         """Advantages ``[group][episode][turn]``."""
         values = values or outcome_values(groups)
-        out: Ragged = []
-        for group, credit, outcome in zip(values.total, values.dense, values.outcome, strict=True):
-            if self.dense == "sum":
-                returns = np.array([turns.sum() for turns in group], np.float64)
-                out.append([np.full(len(c), a) for c, a in zip(credit, self._contrast(returns, group), strict=True)])
-            else:
-                contrast = self._contrast(outcome, group)
-                out.append([a + self.dense_weight * centre(c) for c, a in zip(credit, contrast, strict=True)])
-        return out
+        layout = Layout(values.total)
+        if self.dense == "sum":
+            return layout.split(self._contrast(layout.sums(layout.flat(values.total)), layout)[layout.owner])
+        contrast = self._contrast(np.concatenate([np.zeros(0), *values.outcome]), layout)
+        credit = centre(layout.flat(values.dense), layout.owner)
+        return layout.split(contrast[layout.owner] + self.dense_weight * credit)
 
-    def _contrast(self, returns: Array, group: list[Array]) -> Array:
-        if is_constant(returns):
-            return np.zeros_like(returns)
-        return returns - others_mean(returns, turn_counts(group, self.group_weighting))
+    def _contrast(self, returns: Array, layout: Layout) -> Array:
+        alive = varies(returns, layout.group)[layout.group]
+        weights = layout.weights(self.group_weighting)
+        contrast: Array = np.where(alive, returns - others_mean(returns, weights, layout.group), 0.0)
+        return contrast
