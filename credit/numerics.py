@@ -39,18 +39,23 @@ def fraction(owner: str, **options: float) -> None:
 
 def varies(x: Array, label: Label | None = None, member: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
     """Per label: do its members (default: all values) number two or more and differ by more than float noise?"""
-    label = np.zeros(len(x), np.int64) if label is None else label
-    count = int(label.max()) + 1 if len(label) else 0
+    count = 1 if label is None else int(label.max(initial=-1)) + 1
     if member is not None:
-        x, label = x[member], label[member]
-    low, high = np.full(count, np.inf), np.full(count, -np.inf)
-    np.minimum.at(low, label, x)
-    np.maximum.at(high, label, x)
-    several = np.bincount(label, minlength=count) > 1
-    low, high = np.where(several, low, 0.0), np.where(several, high, 0.0)
+        x, label = x[member], None if label is None else label[member]
+    low, high = _highest(-x, label, count), _highest(x, label, count)
+    several = (len(x) if label is None else np.bincount(label, minlength=count)) > np.ones(count)
+    low, high = np.where(several, -low, 0.0), np.where(several, high, 0.0)
     enough = np.maximum(CONSTANT, ROUNDING * np.maximum(np.abs(low), np.abs(high)))
     result: npt.NDArray[np.bool_] = high - low >= enough
     return result
+
+
+def _highest(x: Array, label: Label | None, count: int) -> Array:
+    out = np.full(count, -np.inf)
+    if label is None:
+        return np.maximum(out, x.max(initial=-np.inf))
+    np.maximum.at(out, label, x)
+    return out
 
 
 def is_constant(x: Array) -> bool:
@@ -63,8 +68,10 @@ def turn_counts(group: list[Array], weighting: Weighting) -> Array:
     return np.array([1.0 if weighting == "trajectory" else len(turns) for turns in group], np.float64)
 
 
-def mean(x: Array, weights: Array, label: Label) -> Array:
+def mean(x: Array, weights: Array, label: Label | None = None) -> Array:
     """Per label, the weighted mean; 0 where nothing weighs anything."""
+    if label is None:
+        return np.array([np.dot(weights, x) / (weights.sum() or 1.0)])
     total, rows = np.bincount(label, weights * x), np.bincount(label, weights)
     result: Array = total / np.where(rows > 0, rows, 1.0)
     return result
@@ -76,21 +83,20 @@ def z_score(x: Array, weights: Array, std: Std, label: Label | None = None, *, c
     Members are the values of positive weight; others are scored by the members' statistics. ``centred=False``
     divides only.
     """
-    label = np.zeros(len(x), np.int64) if label is None else label
-    alive = varies(x, label, weights > 0)[label]
-    offset = np.where(alive, x - mean(x, weights, label)[label], 0.0)
+    each = slice(None) if label is None else label  # from one number per label to one per value
+    alive = varies(x, label, None if weights.all() else weights > 0)[each]
+    offset = np.where(alive, x - mean(x, weights, label)[each], 0.0)
     result: Array = offset if centred else np.where(alive, x, 0.0)
     if std == "none" or not alive.any():
         return result
     # squares are taken in units of the largest offset, so that extreme rewards do not overflow
-    unit = np.zeros(int(label.max()) + 1)
-    np.maximum.at(unit, label, np.abs(offset))
+    unit = _highest(np.abs(offset), label, 1 if label is None else int(label.max()) + 1)
     unit = np.where(unit > 0, unit, 1.0)
-    variance = mean((offset / unit[label]) ** 2, weights, label)
+    variance = mean((offset / unit[each]) ** 2, weights, label)
     if std == "sample":
-        rows = np.bincount(label, weights)
+        rows = weights.sum() if label is None else np.bincount(label, weights)
         variance *= rows / np.where(rows > 1, rows - 1, 1.0)
-    result = result / (unit * np.sqrt(variance) + EPSILON)[label]
+    result = result / (unit * np.sqrt(variance) + EPSILON)[each]
     return result
 
 
