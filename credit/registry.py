@@ -28,9 +28,7 @@ REWARDERS: dict[str, str] = {
     "delta": "agentgym.credit.transforms:Delta",
     "clip": "agentgym.credit.transforms:Clip",
     "preference": "agentgym.credit.transforms:Preference",
-    "attention": "agentgym.credit.transforms:Attention",
-    "tournament": "agentgym.credit.transforms:Tournament",
-    "self_certainty": "agentgym.credit.intrinsic:SelfCertainty",
+    "tournament": "agentgym.credit.tournament:Tournament",
     "curiosity": "agentgym.credit.intrinsic:Curiosity",
     "shuffled": "agentgym.credit.controls:Shuffled",
 }

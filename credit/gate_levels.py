@@ -1,0 +1,77 @@
+"""Levels of a gate: one number per episode by which a tier is open or closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+
+from agentgym.credit.components import turn_rewards
+from agentgym.errors import ConfigError, nearest, unknown
+from agentgym.types import Episode, Termination
+
+Level = Callable[[Episode], float]
+#: what a mapping may name: how an episode ended, whether it succeeded, and all the rest
+WORDS = (*(t.value for t in Termination if not t.is_failure), "success", "default")
+
+
+def swe(episode: Episode) -> float:
+    """G-RA's four ordered levels of a software task (values are ours; the paper's are not public).
+
+    ``-1``   nothing submitted: the episode ended neither by ``env_done`` nor by ``agent_stop``
+    ``-0.5`` an empty patch submitted: ``info["patch"]`` of the last turn, or of the episode, is blank
+    ``0``    a patch that does not pass, or one whose text is not recorded
+    ``1``    success
+    """
+    if episode.success:
+        return 1.0
+    if episode.termination not in (Termination.ENV_DONE, Termination.AGENT_STOP):
+        return -1.0
+    patch = (episode.turns[-1].info if episode.turns else {}).get("patch", episode.info.get("patch"))
+    return -0.5 if isinstance(patch, str) and not patch.strip() else 0.0
+
+
+def make_level(spec: str | Mapping[str, float]) -> tuple[Level, float | None]:
+    """The level function and its usual threshold (None: it has none).
+
+    ``outcome`` (0), ``success`` (0), ``swe`` (-0.5), ``component:NAME`` (its sum over the episode), or a mapping from
+    how an episode ended (and ``success``, which goes first) to a number, with ``default`` for the rest.
+    """
+    if isinstance(spec, Mapping):
+        return _by_ending(spec), None
+    if spec == "outcome":
+        return lambda episode: episode.outcome, 0.0
+    if spec == "success":
+        return lambda episode: float(episode.success), 0.0
+    if spec == "swe":
+        return swe, -0.5
+    if spec.startswith("component:") and (name := spec.removeprefix("component:")):
+        return lambda episode: float(turn_rewards(episode, [name]).sum()), None
+    raise unknown("level of a gate", spec, ("outcome", "success", "swe", "component:NAME"))
+
+
+def _by_ending(spec: Mapping[str, float]) -> Level:
+    for word, value in spec.items():
+        if word not in WORDS:
+            raise unknown("word in a gate's levels", str(word), WORDS)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+            raise ConfigError(f"gate: level of {word!r} must be a finite number, got {value!r}")
+    missing = [word for word in WORDS[:-2] if word not in spec]
+    if missing and "default" not in spec:
+        raise ConfigError(f"gate: levels say nothing about {', '.join(missing)}; add them, or a 'default'")
+    levels = dict(spec)
+
+    def level(episode: Episode) -> float:
+        if episode.success and "success" in levels:
+            return float(levels["success"])
+        return float(levels.get(episode.termination.value, levels.get("default", 0.0)))
+
+    return level
+
+
+def refuse_unknown(where: str, given: Mapping[str, object], known: tuple[str, ...]) -> None:
+    """ConfigError for a key that ``where`` does not take, with the nearest one."""
+    for key in given:
+        if key not in known:
+            close = nearest(str(key), known)
+            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}"
+            raise ConfigError(f"{where} has no key {key!r}; {hint}")
