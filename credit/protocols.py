@@ -27,7 +27,7 @@ Nothing of this is called in evaluation except ``augment`` with ``mode="eval"``,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -67,7 +67,7 @@ class Services:
     ``critic``    a :class:`Critic`: values of the trainer's value model
     """
 
-    offered: dict[str, Any] = field(default_factory=dict)
+    offered: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -142,14 +142,22 @@ class BatchComposer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScoredRow:
-    """A token row and blocks to score behind prefixes of it: block ``(cut, ids)`` is read after ``row[:cut]``."""
+    """A token row [L] and blocks to score behind prefixes of it: block ``(cut, ids)`` is read after ``row[:cut]``.
+
+    The ids are those recorded at generation; ``1 <= cut <= L``. What lies behind the last cut plays no part.
+    """
 
     row: IntArray
     blocks: tuple[tuple[int, IntArray], ...]
 
 
 class PolicyScorer(Protocol):
-    """Service of the trainer: teacher-forced log-probabilities at temperature 1, sharing prefixes."""
+    """Service of the trainer: teacher-forced log-probabilities at temperature 1, sharing prefixes.
+
+    ``encode(text)``    ids of a text alone, no special token added
+    ``logprobs(rows)``  per row and block one float32 log-probability a token of the block; all NaN for a block that
+                        does not fit in the model window behind its prefix
+    """
 
     def encode(self, text: str) -> IntArray: ...
     def logprobs(self, rows: Sequence[ScoredRow]) -> list[list[FloatArray]]: ...

@@ -59,6 +59,7 @@ class MicroBatch:
 
     ``positions``  flat index into [B * L] of the position that predicts the token
     ``shares``     the token's factor in the minibatch loss; the loss is ``sum(shares * token_loss)``
+    ``turns``      which turn of the micro-batch the token belongs to, counted from 0
     ``rows``       indices of the rows in the list that was batched, in order
     """
 
@@ -69,6 +70,7 @@ class MicroBatch:
     old: torch.Tensor
     shares: torch.Tensor
     reference: torch.Tensor | None
+    turns: torch.Tensor
     rows: list[int]
 
     def __len__(self) -> int:
@@ -176,7 +178,8 @@ def collate(
     """Pad the ``chosen`` rows to their longest and gather what the loss reads at each sampled token."""
     length = max(len(rows[i].row) for i in chosen)
     ids = np.zeros((len(chosen), length), np.int64)
-    parts: dict[str, list[npt.NDArray[Any]]] = {k: [] for k in ("at", "target", "adv", "old", "share", "ref")}
+    parts: dict[str, list[npt.NDArray[Any]]] = {k: [] for k in ("at", "target", "adv", "old", "share", "ref", "turn")}
+    turns_before = 0
     with_reference = all(rows[i].reference is not None for i in chosen)
     for line, index in enumerate(chosen):
         item = rows[index]
@@ -187,6 +190,9 @@ def collate(
         parts["adv"].append(item.advantages[at])
         parts["old"].append((item.row.logprobs if item.old is None else item.old)[at])
         parts["share"].append(np.full(len(at), shares[index]))
+        found, turn = np.unique(item.row.turns[at], return_inverse=True)
+        parts["turn"].append(turn + turns_before)
+        turns_before += len(found)
         if item.reference is not None and with_reference:
             parts["ref"].append(item.reference[at])
 
@@ -201,6 +207,7 @@ def collate(
         old=tensor("old", torch.float32),
         shares=tensor("share", torch.float32),
         reference=tensor("ref", torch.float32) if with_reference else None,
+        turns=tensor("turn", torch.long),
         rows=list(chosen),
     )
 

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from agentgym.config.recipe import RLSection
-from agentgym.credit import CreditPipeline, project
+from agentgym.credit import CreditPipeline, place, project
+from agentgym.credit.protocols import TokenRagged
 from agentgym.seeding import derive_seed, numpy_rng
 from agentgym.trainers.local.batch import TrainRow
 from agentgym.types import Episode, Group, Task, TaskSet, Termination
@@ -39,11 +40,12 @@ class Engine(Protocol):
 
 @dataclass(slots=True)
 class StepData:
-    """``rows`` to train on, the ``groups`` they come from, and ``metrics``."""
+    """``rows`` to train on, the ``groups`` they come from, ``metrics``, and what a critic is to be fitted to."""
 
     rows: list[TrainRow]
     groups: list[Group]
     metrics: dict[str, float] = field(default_factory=dict)
+    targets: list[tuple[list[Group], TokenRagged]] = field(default_factory=list)
 
 
 def draw_tasks(tasks: TaskSet, count: int, *seed: int | str) -> list[list[Task]]:
@@ -85,12 +87,15 @@ class Collector:
             began = time.perf_counter()
             result = self.credit.run(groups, step=step)
             spent_credit += time.perf_counter() - began
-            for group, advantages, is_dead in zip(groups, result.advantages, result.dead, strict=True):
+            for index, (group, is_dead) in enumerate(zip(groups, result.dead, strict=True)):
                 dead += is_dead
                 wanted -= not is_dead
                 if not (is_dead and settings.drop_dead_groups):
-                    data.rows.extend(self._rows(group, advantages))
+                    tokens = result.tokens[index] if result.tokens is not None else None
+                    data.rows.extend(self._rows(group, result.advantages[index], tokens))
             data.groups.extend(groups)
+            if result.targets is not None:
+                data.targets.append((groups, result.targets))
             data.metrics |= result.metrics  # of the last draw; the episode metrics below cover all
             if wanted <= 0 or not settings.drop_dead_groups:
                 break
@@ -103,21 +108,31 @@ class Collector:
         }
         return data
 
+    def warm_up(self, tasks: TaskSet, episodes: int) -> list[Group]:
+        """Groups of the starting policy, ``episodes`` in all, for credit modules that learn."""
+        return self._play(tasks, -(-episodes // self.settings.group_size), "warm-up")
+
     def _roll_out(self, step: int, attempt: int, count: int) -> list[Group]:
+        return self._play(self.tasks, count, step, attempt)
+
+    def _play(self, tasks: TaskSet, count: int, *stream: int | str) -> list[Group]:
         groups: list[Group] = []
-        for turn, tasks in enumerate(draw_tasks(self.tasks, count, self.seed, "tasks", step, attempt)):
-            seed = derive_seed(self.seed, "rollout", step, attempt, turn)
-            groups += self.engine.run_sync(tasks, n=self.settings.group_size, seed=seed, on_episode=self.on_episode)
+        for turn, chosen in enumerate(draw_tasks(tasks, count, self.seed, "tasks", *stream)):
+            seed = derive_seed(self.seed, "rollout", *stream, turn)
+            groups += self.engine.run_sync(chosen, n=self.settings.group_size, seed=seed, on_episode=self.on_episode)
         return groups
 
-    def _rows(self, group: Group, advantages: Sequence[Any]) -> list[TrainRow]:
-        clip = self.settings.advantage_clip
+    def _rows(self, group: Group, advantages: Sequence[Any], tokens: Sequence[Any] | None) -> list[TrainRow]:
+        clip = self.settings.advantage_clip or np.inf
         rows: list[TrainRow] = []
-        for episode, values in zip(group, advantages, strict=True):
+        for index, episode in enumerate(group):
             if episode.termination.is_failure:
                 continue
-            bounded = np.clip(values, -clip, clip) if clip else values
-            for row, array in zip(episode.rows, project(episode, bounded), strict=True):
+            if tokens is not None:
+                arrays = place(episode, [np.clip(turn, -clip, clip) for turn in tokens[index]])
+            else:
+                arrays = project(episode, np.clip(advantages[index], -clip, clip))
+            for row, array in zip(episode.rows, arrays, strict=True):
                 if row.mask.any():
                     rows.append(TrainRow(row, array, name=episode.where))
         return rows

@@ -15,7 +15,6 @@ import torch
 import agentgym
 from agentgym.config.loader import recipe_text
 from agentgym.config.recipe import Recipe
-from agentgym.credit import CreditPipeline
 from agentgym.seeding import derive_seed
 from agentgym.trainers.local import model as models
 from agentgym.trainers.local import panels, setup
@@ -38,23 +37,6 @@ def write_recipe(recipe: Recipe, run_dir: Path, note: Callable[[str], None]) -> 
         (run_dir / "recipe.resumed.yaml").write_text(text, encoding="utf-8")
 
 
-def credit_state(credit: CreditPipeline) -> dict[str, Any]:
-    """What the credit modules keep between steps, by position and name."""
-    parts = [*credit.rewarders, credit.estimator]
-    return {_key(i, part): part.state_dict() for i, part in enumerate(parts) if hasattr(part, "state_dict")}
-
-
-def load_credit(credit: CreditPipeline, state: dict[str, Any]) -> None:
-    """The inverse of :func:`credit_state`."""
-    for i, part in enumerate([*credit.rewarders, credit.estimator]):
-        if hasattr(part, "load_state_dict") and _key(i, part) in state:
-            part.load_state_dict(state[_key(i, part)])
-
-
-def _key(index: int, part: Any) -> str:
-    return f"{index}:{getattr(part, 'name', type(part).__name__)}"
-
-
 def final_evaluation(trainer: LocalTrainer) -> list[dict[str, Any]]:
     """SFT and trained policy on every test panel; results are kept as they come, so a resumed run does not repeat."""
     path = trainer.run_dir / "evaluations.json"
@@ -72,8 +54,9 @@ def final_evaluation(trainer: LocalTrainer) -> list[dict[str, Any]]:
                 continue
             seed = derive_seed(trainer.recipe.seed, "final", source.label)
             store = trainer.run_dir / "episodes" / f"{label}-{source.label.replace('/', '-')}.agym"
+            notes = trainer.augmenter if label == "trained" else None  # what was learnt belongs to the trained policy
             with setup.make_engine(
-                trainer.recipe, trainer.policy, trainer.recipe.eval_sampling(), source.max_turns
+                trainer.recipe, trainer.policy, trainer.recipe.eval_sampling(), source.max_turns, notes
             ) as engine:
                 result = panels.score_panel(engine, trainer.recipe, tasks, seed, trainer._episode_done, store)
             results.append({**result, "policy": label, "name": source.label, "order": order})

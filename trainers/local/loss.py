@@ -48,6 +48,19 @@ def k3(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
     return torch.exp(d) - d - 1.0
 
 
+def mse_loss(
+    logprobs: torch.Tensor, reference: torch.Tensor, advantages: torch.Tensor, turns: torch.Tensor, beta: float
+) -> torch.Tensor:
+    """``(beta * log(pi/pi_ref) - A)^2`` per turn, given on each of the turn's tokens (MiRA, WebRL's form).
+
+    The log-ratio is that of the whole response: summed over the turn's tokens. ``turns``: which turn of the batch a
+    token belongs to. At a given policy the gradient is -2 beta (A - beta log(pi/pi_ref)) grad log pi.
+    """
+    count = int(turns.max()) + 1 if len(turns) else 0
+    ratio = torch.zeros(count, dtype=logprobs.dtype, device=logprobs.device).index_add(0, turns, logprobs - reference)
+    return (beta * ratio[turns] - advantages) ** 2
+
+
 def score_logits(logits: torch.Tensor, targets: torch.Tensor, temperature: float = 1.0) -> Scores:
     """Scores of ``targets`` [N] under ``logits`` [N, V] divided by ``temperature``, in float32."""
     z = logits.float()
@@ -59,7 +72,7 @@ def score_logits(logits: torch.Tensor, targets: torch.Tensor, temperature: float
     return Scores(chosen, entropy, logits.argmax(-1) == targets)
 
 
-def _plain_head(model: Any) -> tuple[Any, Any] | None:
+def plain_head(model: Any) -> tuple[Any, Any] | None:
     """The decoder and output layer where logits are simply ``head(decoder(ids))``; None where a model does more."""
     config = model.config
     for name in ("final_logit_softcapping", "logit_scale", "logits_scaling"):
@@ -78,7 +91,7 @@ def hidden_and_head(model: Any, batch: MicroBatch) -> tuple[torch.Tensor, Any]:
 
     Padding is on the right and attention causal, so no attention mask is needed: real positions never see padding.
     """
-    plain = _plain_head(model)
+    plain = plain_head(model)
     if plain is None:
         logits = model(input_ids=batch.ids, use_cache=False).logits
         return logits.flatten(0, 1).index_select(0, batch.positions), lambda x: x

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from agentgym.augment import Augmenter, Mode
 from agentgym.config.recipe import Recipe
 from agentgym.errors import ConfigError
 from agentgym.policy import Policy, Sampling
@@ -42,9 +43,17 @@ def check_policy(policy: Any) -> None:
         raise ConfigError(f"policy {policy.name!r} narrows what it samples from, so it cannot be trained")
 
 
-def make_engine(recipe: Recipe, policy: Policy, sampling: Sampling, max_turns: int | None = None) -> RolloutEngine:
+def make_engine(
+    recipe: Recipe,
+    policy: Policy,
+    sampling: Sampling,
+    max_turns: int | None = None,
+    augmenter: Augmenter | None = None,
+    mode: Mode = "eval",
+) -> RolloutEngine:
     """A rollout engine as the recipe describes it; ``max_turns`` in place of the recipe's."""
-    return RolloutEngine(recipe.env.name, policy, recipe.rollout_config(sampling, max_turns), recipe.env.options)
+    config = recipe.rollout_config(sampling, max_turns, augmenter, mode)
+    return RolloutEngine(recipe.env.name, policy, config, recipe.env.options)
 
 
 def token_divisor(recipe: Recipe, max_turns: int) -> float:

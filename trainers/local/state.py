@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Phase = Literal["sft", "rl", "done"]
@@ -12,7 +12,8 @@ PHASES: tuple[Phase, ...] = ("sft", "rl", "done")
 @dataclass(slots=True)
 class RunState:
     """``sft_step``/``rl_step`` updates done; ``counts`` running totals; ``seconds`` spent, by activity; ``metrics``
-    the length of ``metrics.jsonl``; ``credit`` and ``watchdog`` what those keep between steps."""
+    the length of ``metrics.jsonl``; ``credit``, ``critic``, ``reference`` and ``watchdog`` what those keep between
+    steps."""
 
     phase: Phase = "sft"
     sft_step: int = 0
@@ -21,6 +22,8 @@ class RunState:
     counts: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     credit: dict[str, Any] = field(default_factory=dict)
+    critic: dict[str, Any] = field(default_factory=dict)
+    reference: dict[str, Any] = field(default_factory=dict)
     watchdog: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -46,7 +49,7 @@ class RunState:
 
     def as_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {**asdict(self), "order": self.order}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"order": self.order}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> RunState:

@@ -25,13 +25,19 @@ from agentgym.trainers.local.checkpoint import Checkpoint, CheckpointStore, load
 from agentgym.trainers.local.collect import Collector
 from agentgym.trainers.local.demos import Demonstrations
 from agentgym.trainers.local.interrupt import Interrupted, InterruptGuard
+from agentgym.trainers.local.learn import CreditLearning
 from agentgym.trainers.local.metrics import MetricsLog, Progress
 from agentgym.trainers.local.optim import Optimizer, TrainingStopped
+from agentgym.trainers.local.reference import ReferenceKeeper
+from agentgym.trainers.local.services import make_services
 from agentgym.trainers.local.sft import WarmStart
 from agentgym.trainers.local.state import RunState
-from agentgym.trainers.local.update import PolicyUpdate, Reference
+from agentgym.trainers.local.update import PolicyUpdate
 from agentgym.trainers.local.watchdog import Watchdog
 from agentgym.types import Episode
+
+#: metrics of a step whose totals the run keeps
+COUNTED = ("episodes", "tokens", "errors", "dead_groups", "rows")
 
 
 class LocalTrainer:
@@ -84,10 +90,18 @@ class LocalTrainer:
         self.model, self.tokenizer = models.load_model(recipe.model, source, recipe.seed)
         self.policy = models.make_policy(recipe, self.model, self.tokenizer, self.run_dir)
         setup.check_policy(self.policy)
-        self.engine = setup.make_engine(recipe, self.policy, recipe.train_sampling())
-        self.eval_engine = setup.make_engine(recipe, self.policy, recipe.eval_sampling())
-        self.credit = CreditPipeline.from_recipe(recipe)
+        services = make_services(recipe, self.model, self.tokenizer, self.policy, self.run_dir)
+        self.credit = CreditPipeline.from_recipe(recipe, services)
+        self.augmenter = self.credit if self.credit.augmenters else None
+        self.engine = setup.make_engine(
+            recipe, self.policy, recipe.train_sampling(), augmenter=self.augmenter, mode="train"
+        )
+        self.eval_engine = setup.make_engine(recipe, self.policy, recipe.eval_sampling(), augmenter=self.augmenter)
+        self.reference = ReferenceKeeper(self.model, recipe.rl, self.run_dir / "checkpoints" / "sft")
         checkpoint = self._restore() if self.resume else None
+        self.learning = CreditLearning(recipe, self.credit, self.state)
+        if checkpoint is not None:
+            self.learning.load()
         self.log = MetricsLog(self.run_dir, self.state.metrics)
         self.optimizer = self._optimizer()
         if checkpoint is not None:
@@ -103,7 +117,6 @@ class LocalTrainer:
         self.state = RunState.from_dict(checkpoint.state)
         load_weights(self.model, checkpoint.folder)
         self.watchdog.load_state_dict(self.state.watchdog or self.watchdog.state_dict())
-        finish.load_credit(self.credit, self.state.credit)
         self.progress.note(f"resuming from {checkpoint.folder.name}")
         return checkpoint
 
@@ -175,15 +188,16 @@ class LocalTrainer:
 
     def _reinforce(self) -> None:
         recipe, state = self.recipe, self.state
-        reference = self._reference() if recipe.rl.kl_coef else None
+        self.reference.prepare(state.rl_step, state.reference)
         collector = Collector(self.engine, self.tasks, self.credit, recipe.rl, recipe.seed, self._episode_done)
         divisor = setup.token_divisor(recipe, self.env.spec.max_turns)
         update = PolicyUpdate(self.model, self.optimizer, recipe.rl, recipe.seed, divisor)
         if state.rl_step == 0:
             self._check_start(self._evaluate())
+            self.log.write("rl", 0, self.learning.warm_up(collector, self.env, self.tasks) | self.tick())
         while state.rl_step < recipe.rl.steps and not self._out_of_time():
             self.guard.check()
-            metrics = self._step(collector, update, reference)
+            metrics = self._step(collector, update)
             due = bool(recipe.eval.every) and state.rl_step % recipe.eval.every == 0
             metrics |= panels.flat(self._evaluate_panel()) if due else {}
             self.log.write("rl", state.rl_step, metrics | self.tick())
@@ -191,40 +205,25 @@ class LocalTrainer:
             if recipe.checkpoint.every and state.rl_step % recipe.checkpoint.every == 0:
                 self._save()
 
-    def _step(self, collector: Collector, update: PolicyUpdate, reference: Reference | None) -> dict[str, float]:
+    def _step(self, collector: Collector, update: PolicyUpdate) -> dict[str, float]:
         """One training step. The state changes only after the update, so an interrupt before it repeats the step."""
         began = time.perf_counter(), time.process_time()
         self.policy.refresh()
         data = collector.collect(self.state.rl_step)
         metrics = data.metrics | self.watchdog.check([e for g in data.groups for e in g], self.state.rl_step)
         started = time.perf_counter()
-        metrics |= update.run(data.rows, self.state.rl_step, reference)
+        rows = data.rows if self.learning.trains_policy(self.state.rl_step) else []
+        metrics |= update.run(rows, self.state.rl_step, self.reference.before(self.state.rl_step))
         metrics["time/update"] = time.perf_counter() - started
+        metrics |= self.learning.after(data, self.state.rl_step)
         self.state.rl_step += 1
-        self.state.count(
-            episodes=metrics["train/episodes"], tokens=metrics["train/tokens"], errors=metrics["train/errors"],
-            dead_groups=metrics["train/dead_groups"], rows=metrics["train/rows"],
-        )  # fmt: skip
+        self.state.count(**{key: metrics[f"train/{key}"] for key in COUNTED})
         for activity in ("rollout", "credit", "update"):
             self.state.spend(activity, metrics[f"time/{activity}"])
         self.state.spend("rl_seconds", time.perf_counter() - began[0])
         self.state.spend("rl_cpu_seconds", time.process_time() - began[1])
         metrics["time/rl_cpu"] = self.state.seconds["rl_cpu_seconds"]
         return metrics
-
-    def _reference(self) -> Reference:
-        """The policy at the start of RL: the present one, or on resume the one kept in ``checkpoints/sft``."""
-        start = self.run_dir / "checkpoints" / "sft"
-        if self.state.rl_step == 0 or not start.is_dir():
-            return Reference(self.model)
-        present = {n: p.detach().clone() for n, p in self.model.named_parameters() if p.requires_grad}
-        load_weights(self.model, start)
-        reference = Reference(self.model)
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                if name in present:
-                    parameter.copy_(present[name])
-        return reference
 
     def _out_of_time(self) -> bool:
         for name in ("max_seconds", "max_cpu_seconds"):
@@ -278,7 +277,8 @@ class LocalTrainer:
         state = self.state
         state.metrics = self.log.offset
         state.watchdog = self.watchdog.state_dict()
-        state.credit = finish.credit_state(self.credit)
+        state.reference = self.reference.state_dict()
+        self.learning.save()
         pinned = pinned or state.name == "sft"
         self.store.save(state.name, self.model, self.tokenizer, self.optimizer.state_dict(), state.as_dict(), pinned)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,8 +13,11 @@ from torch import nn
 from agentgym.config.recipe import RLSection
 from agentgym.seeding import derive_seed
 from agentgym.trainers.local.batch import MicroBatch, TrainRow, micro_batches, minibatches, scatter
-from agentgym.trainers.local.loss import Scores, clipped_loss, k3, score
+from agentgym.trainers.local.loss import Scores, clipped_loss, k3, mse_loss, score
 from agentgym.trainers.local.optim import Optimizer, TrainingStopped, learning_rate
+
+if TYPE_CHECKING:
+    from agentgym.trainers.local.reference import Reference
 
 Stats = dict[str, torch.Tensor]
 TokenLoss = Callable[[Scores, MicroBatch], tuple[torch.Tensor, Stats]]
@@ -93,7 +96,10 @@ def optimize(
 
 
 def policy_loss(settings: RLSection) -> TokenLoss:
-    """Clipped policy loss + KL to the reference - entropy bonus, per token, with what is logged about it."""
+    """Policy loss (clipped, or MSE to the advantage) + KL to the reference - entropy bonus, per token.
+
+    Comes with what is logged about it.
+    """
 
     def token_loss(scores: Scores, batch: MicroBatch) -> tuple[torch.Tensor, Stats]:
         policy, ratio, clipped = clipped_loss(
@@ -107,6 +113,9 @@ def policy_loss(settings: RLSection) -> TokenLoss:
             "kl_old": k3(batch.old, scores.logprobs),
         }
         losses = policy
+        if settings.loss == "mse" and batch.reference is not None:
+            losses = mse_loss(scores.logprobs, batch.reference, batch.advantages, batch.turns, settings.mse_beta)
+            stats["policy"] = losses
         if settings.kl_coef and batch.reference is not None:
             kl = k3(scores.logprobs, batch.reference)
             losses = losses + settings.kl_coef * kl
@@ -133,32 +142,6 @@ def row_logprobs(
     return out
 
 
-class Reference:
-    """The policy as it was at the start of RL, for the KL term: a copy of the trainable parameters only.
-
-    With LoRA that is the adapter, so the base model is not held twice; the copy is swapped in to score rows.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-        self.kept = {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
-
-    def _swap(self) -> None:
-        for name, parameter in self.model.named_parameters():
-            if name in self.kept:
-                parameter.data, self.kept[name] = self.kept[name], parameter.data
-
-    def fill(self, rows: Sequence[TrainRow], settings: RLSection) -> None:
-        """Write the reference's log-probabilities into ``rows``."""
-        self._swap()
-        try:
-            values = row_logprobs(self.model, rows, settings.temperature, settings.micro_batch, settings.micro_tokens)
-        finally:
-            self._swap()
-        for row, array in zip(rows, values, strict=True):
-            row.reference = array
-
-
 class PolicyUpdate:
     """The update of one training step: ``epochs`` passes in seeded minibatches over the step's rows."""
 
@@ -168,7 +151,7 @@ class PolicyUpdate:
 
     def usable(self, rows: Sequence[TrainRow]) -> list[TrainRow]:
         """Rows that have a gradient. Without KL and entropy term a row whose advantages are all 0 has none."""
-        always = bool(self.settings.kl_coef or self.settings.entropy_coef)
+        always = bool(self.settings.kl_coef or self.settings.entropy_coef or self.settings.loss == "mse")
         return [
             row for row in rows if row.weight and row.trained and (always or bool(row.advantages[row.row.mask].any()))
         ]
@@ -180,7 +163,7 @@ class PolicyUpdate:
         metrics: dict[str, float] = {"train/rows": float(len(rows))}
         if not rows:
             return metrics
-        if reference is not None and settings.kl_coef:
+        if reference is not None:
             reference.fill(rows, settings)
         if settings.old_logprobs == "trainer":
             metrics |= self._recompute(rows)

@@ -165,7 +165,7 @@ def test_models_with_more_than_a_plain_head_use_their_own_forward(rows):
     (batch,) = micro_batches(rows[:1])
     expected = score(model, batch).logprobs
     model.config.logit_scale = 0.5  # Cohere-like: not reproduced by head(hidden), so forward() is asked
-    assert loss_module._plain_head(model) is None
+    assert loss_module.plain_head(model) is None
     assert torch.allclose(score(model, batch).logprobs, expected, atol=1e-5)
 
 
