@@ -19,6 +19,7 @@ from agentgym.errors import ContextOverflow, MissingDependency, PolicyFault
 from agentgym.policies.drawn import Draw, make_turn
 from agentgym.policies.rendering import ChatRenderer
 from agentgym.policy import Policy, PolicyRequest, SampledTurn
+from agentgym.tokens import FloatArray, IntArray
 
 INSTALL = "generator=vllm needs vLLM and CUDA: pip install 'agentgym-turns[vllm]'"
 
@@ -140,7 +141,8 @@ class VLLMPolicy(Policy):
                     f"prompt of {len(prompt)} tokens plus {request.sampling.max_tokens} requested exceeds {what} of "
                     f"{bound} tokens"
                 )
-        output = await self._generate(prompt.tolist(), self._make_params(**self.fields(request)), request.session)
+        params = self._make_params(**self.fields(request))
+        output = (await self._generate(prompt.tolist(), params, request.session)).outputs[0]
         return make_turn(self.renderer, self._decode, request, prompt, self.draw(output, request), self.version)
 
     def fields(self, request: PolicyRequest) -> dict[str, Any]:
@@ -175,7 +177,24 @@ class VLLMPolicy(Policy):
             raise PolicyFault(f"vLLM failed in session {session!r}: {type(error).__name__}: {error}") from error
         if final is None or not final.outputs:
             raise PolicyFault(f"vLLM gave no output in session {session!r}")
-        return final.outputs[0]
+        return final
+
+    async def score(self, ids: IntArray, size: int) -> FloatArray:
+        """Log-probabilities of the last ``size`` of ``ids`` [L] under the model alone, at temperature 1.
+
+        Raises PolicyFault where the engine fails or leaves one of them out.
+        """
+        fields = {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0, "detokenize": False}
+        final = await self._generate(ids.tolist(), self._make_params(**fields), "score")
+        entries = final.prompt_logprobs
+        if entries is None or len(entries) != len(ids):
+            raise PolicyFault(
+                f"vLLM returned {0 if entries is None else len(entries)} prompt log-probabilities for {len(ids)} ids"
+            )
+        tail = list(zip(ids[-size:].tolist(), entries[-size:], strict=True))
+        if any(entry is None or token not in entry for token, entry in tail):
+            raise PolicyFault("vLLM left out the log-probability of a scored token")
+        return np.array([entry[token].logprob for token, entry in tail], np.float32)
 
     def draw(self, output: Any, request: PolicyRequest) -> Draw:
         """Ids and log-probabilities out of vLLM's ``CompletionOutput``."""
