@@ -156,6 +156,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast, config: TinyModelSection, see
         num_key_value_heads=config.heads,
         max_position_embeddings=config.context,
         tie_word_embeddings=config.tie_embeddings,
+        initializer_range=config.init_std,
         bos_token_id=None,
         eos_token_id=end,
         pad_token_id=tokenizer.pad_token_id,

@@ -63,10 +63,7 @@ class KeyDoor(Environment):
             raise ConfigError(f"keydoor: seed must be an integer >= 0, got {seed!r}")
         label = f"{split}-l{size['length']}-d{size['doors']}-x{size['distractors']}-s{seed}"
         return TaskSet(
-            (
-                Task(self.spec.name, f"{label}-{i}", split, _seed(split, seed, i), data=dict(size))
-                for i in range(count)
-            ),
+            (Task(self.spec.name, f"{label}-{i}", split, _seed(split, seed, i), data=dict(size)) for i in range(count)),
             f"keydoor {label}",
         )
 

@@ -18,8 +18,11 @@ from agentgym.errors import DataError
 from agentgym.seeding import python_rng
 from agentgym.types import content_hash
 
-ROOMS: Final = tuple("attic cave cellar chapel garden hall kitchen library pantry stable study tower".split())
-COLOURS: Final = tuple("black blue green purple red silver white yellow".split())
+ROOMS: Final = (
+    *("attic", "cave", "cellar", "chapel", "garden", "hall"),
+    *("kitchen", "library", "pantry", "stable", "study", "tower"),
+)
+COLOURS: Final = ("black", "blue", "green", "purple", "red", "silver", "white", "yellow")
 #: direction -> (rows down, columns right)
 DIRECTIONS: Final = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
 REFUSAL: Final = "you cannot do that ; "
@@ -102,7 +105,9 @@ class World:
         self.layout = layout
         keys = [f"{colour} key" for colour in layout.colours]
         self.items = (*keys, "gem")
-        deeds = [deed for c, key in zip(layout.colours, keys, strict=True) for deed in (f"take {key}", f"open {c} chest")]
+        deeds = [
+            deed for c, key in zip(layout.colours, keys, strict=True) for deed in (f"take {key}", f"open {c} chest")
+        ]
         #: the deeds in order, which are the milestones too
         self.deeds = (*deeds, "take gem", "place gem")
         self.reached = tuple(self.deeds[:stage] for stage in range(len(self.deeds) + 1))
