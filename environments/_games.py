@@ -104,6 +104,13 @@ def yes_no(env: str, name: str, value: Any) -> bool:
     return value
 
 
+def is_success(env: str, outcome: str) -> bool:
+    """Whether the episode's score is its success (1 or 0) rather than the sum of its rewards."""
+    if outcome not in ("success", "rewards"):
+        raise unknown(f"outcome of environment {env!r}", str(outcome), ("success", "rewards"))
+    return outcome == "success"
+
+
 def task_data(env: str, task: Task) -> Mapping[str, Any]:
     """The data of a task of this environment. Raises EnvironmentFault (another environment's) or DataError."""
     if task.env != env:
