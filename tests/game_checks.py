@@ -80,14 +80,14 @@ def fingerprint(name: str, split: str, count: int, options: dict[str, Any]) -> s
     return digest.hexdigest()
 
 
-def check_other_process(name: str, count: int = 8, **options: Any) -> None:
+def check_other_process(name: str, count: int = 8, split: str = "valid", **options: Any) -> None:
     """Another process with another hash seed plays the same episodes."""
     root = Path(__file__).parent.parent
-    code = f"import game_checks; print(game_checks.fingerprint({name!r}, 'valid', {count}, {options!r}))"
+    code = f"import game_checks; print(game_checks.fingerprint({name!r}, {split!r}, {count}, {options!r}))"
     variables = {**os.environ, "PYTHONHASHSEED": "4711", "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}"}
     done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == fingerprint(name, "valid", count, options)
+    assert done.stdout.strip() == fingerprint(name, split, count, options)
 
 
 def check_interleaved(make: Callable[[], Environment], tasks: Iterable[Task], turns: int = 12) -> None:
