@@ -35,15 +35,15 @@ from typing import Any, Literal
 import numpy as np
 
 from agentgym.credit.components import CreditError, add_component
-from agentgym.credit.learned import Learned, SumToLabel, flat
-from agentgym.credit.learned.objectives import spearman
+from agentgym.credit.learned import Learned, LearnedPart, SumToLabel, flat
+from agentgym.credit.learned.attribution import credited, diagnose
 from agentgym.credit.learned.text import Item
 from agentgym.credit.protocols import Array, Services
 from agentgym.errors import ConfigError
 from agentgym.types import Episode, Group
 
 
-class SPA:
+class SPA(LearnedPart):
     """Component ``spa``: ``alpha * c_t`` and the grounding term; see the module for ``residual`` and ``plain``.
 
     Until a first fit (no warm-up, or all labels alike) the outcome is paid on the last turn, as without SPA, and
@@ -73,7 +73,7 @@ class SPA:
     ) -> None:
         self.spread = (0.0 if plain else 0.5) if spread is None else spread
         self.beta = (0.5 if plain else 0.0) if beta is None else beta
-        _check(residual, labels, self.spread, self.beta, refit_every, warmup_episodes)
+        _check(residual, labels, self.spread, self.beta)
         if sum_preserving and residual != "last":
             raise ConfigError("credit module 'spa': sum_preserving needs residual: last")
         if sum_preserving is False and (weight is None or residual == "last"):
@@ -84,29 +84,23 @@ class SPA:
         self.besides = sum_preserving is False
         self.alpha, self.residual, self.labels, self.plain = alpha, residual, labels, plain
         self.weight = 1.0 if weight is None else weight
-        self.warmup_episodes, self.refit_every = warmup_episodes, refit_every
-        self.model = Learned(
-            "spa", "turn", SumToLabel(self.spread), trunk=trunk, fit=fit, capacity=capacity, seed=seed
-        )
-        self.requires = self.model.requires
+        model = Learned("spa", "turn", SumToLabel(self.spread), trunk=trunk, fit=fit, capacity=capacity, seed=seed)
+        super().__init__(model, warmup_episodes, refit_every)
         self.traits = frozenset() if self.besides else frozenset({"redistributes_outcome"})
         self.traits |= {"telescoping"} if residual == "last" else set()
-        self.fallbacks = self._steps = 0
-        self._report: dict[str, float] = {}
 
     async def apply(self, groups: list[Group], svc: Services, step: int) -> None:
         """Add ``spa`` to every turn. Raises CreditError on an outcome that is not finite."""
         episodes = flat(groups)
         labels = [self._label(episode) for episode in episodes]
-        if not self.model.fitted:
-            self.fallbacks += len(episodes)
+        fallback = self.fall_back(len(episodes))
+        if fallback:
             credits = [np.zeros(len(episode.turns)) for episode in episodes]
-            self._report = {}
         else:
             raw = self.model.predict(self.model.encode(episodes, svc, keep=True), svc)
             credits = [c * credited(episode, self.plain) for c, episode in zip(raw, episodes, strict=True)]
             self._report = diagnose(episodes, raw, credits, np.array(labels, np.float64))
-        whole = self.residual == "last" or not (self.model.fitted or self.besides)
+        whole = self.residual == "last" or (fallback and not self.besides)
         for episode, credit, label in zip(episodes, credits, labels, strict=True):
             paid = self.alpha * credit
             if whole and len(paid):
@@ -123,24 +117,8 @@ class SPA:
         g = np.array([turn.grounded for turn in episode.turns], np.float64)
         return self.beta * g if self.plain else -self.beta * (1 - g)
 
-    def report(self) -> dict[str, float]:
-        """``fallback``, and of the last batch: how credit lies and how well it ranks outcomes it was not fitted to."""
-        fallback = {"fallback": float(not self.model.fitted), "fallback_episodes": float(self.fallbacks)}
-        return fallback | self._report
-
-    def warm_up(self, groups: list[Group], svc: Services) -> dict[str, float]:
-        """The first fit, on episodes of the starting policy."""
-        self._remember(groups, svc)
-        return self.model.fit(svc)
-
-    def feedback(self, groups: list[Group], svc: Services, step: int) -> dict[str, float]:
-        """Remember the step's episodes; refit when due, or when there has been no fit yet."""
-        self._remember(groups, svc)
-        self._steps += 1
-        due = not self.model.fitted or self._steps % self.refit_every == 0
-        return self.model.fit(svc) if due else {}
-
-    def _remember(self, groups: list[Group], svc: Services) -> None:
+    def remember(self, groups: list[Group], svc: Services) -> None:
+        """All episodes that have turns, with R and the turns that may carry credit."""
         episodes = [episode for episode in flat(groups) if episode.turns and not episode.termination.is_failure]
         items: Sequence[Item] = self.model.encode(episodes, svc)
         for episode, item in zip(episodes, items, strict=True):
@@ -148,54 +126,13 @@ class SPA:
             item["label"] = np.array([self._label(episode)])
         self.model.buffer.add(episodes, items)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Estimator, buffer and counts."""
-        return {"model": self.model.state_dict(), "steps": self._steps, "fallbacks": self.fallbacks}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The inverse."""
-        self.model.load_state_dict(state["model"])
-        self._steps, self.fallbacks = int(state["steps"]), int(state["fallbacks"])
-
-
-def credited(episode: Episode, plain: bool = False) -> Array:
-    """1 on turns that may carry credit, 0 on refused ones and on repeats of (state, action); 1 throughout if plain."""
-    seen: set[tuple[str, str | None]] = set()
-    out = np.ones(len(episode.turns))
-    for turn in () if plain else episode.turns:
-        key = (turn.state_key or turn.observation, turn.action)
-        out[turn.index] = turn.grounded and key not in seen
-        if turn.grounded:
-            seen.add(key)
-    return out
-
-
-def diagnose(episodes: Sequence[Episode], raw: Sequence[Array], credits: Sequence[Array], labels: Array) -> dict[str, float]:
-    """``last_share``: of |credit| on last turns (1: collapsed). ``refused`` and ``refused_raw``: mean credit of refused
-    turns as paid and as the estimator has it. ``masked``: share of turns without credit by rule. ``spearman``: R_hat
-    against R on this batch, which the estimator has not seen."""
-    total = sum(float(np.abs(c).sum()) for c in credits)
-    last = sum(float(np.abs(c[-1:]).sum()) for c in credits)
-    refused = np.array([not turn.grounded for episode in episodes for turn in episode.turns], bool)
-    flat_raw, flat_paid = (np.concatenate([np.zeros(0), *some]) for some in (raw, credits))
-    sums = np.array([float(c.sum()) for c in credits])
-    return {
-        "last_share": last / total if total > 0 else 0.0,
-        "refused": float(flat_paid[refused].mean()) if refused.any() else 0.0,
-        "refused_raw": float(flat_raw[refused].mean()) if refused.any() else 0.0,
-        "masked": float(np.mean([1 - credited(e).mean() for e in episodes if e.turns] or [0.0])),
-        "credit_sum": float(sums.mean()) if len(sums) else 0.0,
-        "spearman": spearman(sums, labels),
-    }
-
-
-def _check(residual: str, labels: str, spread: float, beta: float, refit_every: int, warmup_episodes: int) -> None:
-    if residual not in ("none", "last") or labels not in ("outcome", "success"):
-        raise ConfigError(
-            f"credit module 'spa': residual is none or last, labels is outcome or success; got {residual!r}, {labels!r}"
-        )
-    if not spread >= 0 or not beta >= 0 or refit_every < 1 or warmup_episodes < 0:
-        raise ConfigError(
-            "credit module 'spa': spread, beta and warmup_episodes must be >= 0 and refit_every >= 1; got "
-            f"{spread}, {beta}, {warmup_episodes}, {refit_every}"
-        )
+def _check(residual: str, labels: str, spread: float, beta: float) -> None:
+    for option, value, allowed in (
+        ("residual", residual, ("none", "last")),
+        ("labels", labels, ("outcome", "success")),
+    ):
+        if value not in allowed:
+            raise ConfigError(f"credit module 'spa': {option} is {' or '.join(allowed)}; got {value!r}")
+    if not spread >= 0 or not beta >= 0:
+        raise ConfigError(f"credit module 'spa': spread and beta must be >= 0; got {spread} and {beta}")

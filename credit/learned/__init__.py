@@ -7,6 +7,7 @@ objectives. Nothing here imports torch until a model is fitted or asked.
 from agentgym.credit.learned.buffer import EpisodeBuffer
 from agentgym.credit.learned.model import FitOptions, Learned, flat
 from agentgym.credit.learned.objectives import LabelMSE, SuccessBCE, SumToLabel
+from agentgym.credit.learned.part import LearnedPart
 from agentgym.credit.learned.trunks import TRUNKS, make_trunk
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "FitOptions",
     "LabelMSE",
     "Learned",
+    "LearnedPart",
     "SuccessBCE",
     "SumToLabel",
     "flat",

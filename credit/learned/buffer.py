@@ -109,7 +109,9 @@ class EpisodeBuffer:
         items: list[Item] = [{} for _ in range(count)]
         for key, packed in state["items"].items():
             if len(packed["length"]) != count:
-                raise DataError(f"saved episode buffer: {key!r} has {len(packed['length'])} entries for {count} episodes")
+                raise DataError(
+                    f"saved episode buffer: {key!r} has {len(packed['length'])} entries for {count} episodes"
+                )
             for item, value in zip(items, unpack(packed), strict=True):
                 item[key] = value
         self.samples = [

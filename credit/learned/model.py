@@ -72,9 +72,11 @@ class Learned:
         capacity: int = 2048,
         balanced: bool = True,
         weighted: bool = False,
+        least: int = 1,
         seed: int = 0,
     ) -> None:
-        self.owner, self.objective, self.weighted, self.seed = owner, objective, weighted, seed
+        self.owner, self.objective, self.weighted = owner, objective, weighted
+        self.least, self.seed = least, seed
         self.trunk, self.options = make_trunk(trunk, kind), fit_options(trunk, fit)
         self.buffer = EpisodeBuffer(capacity, balanced)
         self.fits = self.skipped = 0
@@ -113,12 +115,12 @@ class Learned:
         return found
 
     def fit(self, svc: Services) -> dict[str, float]:
-        """Refit from the buffer. With labels that do not differ nothing is learned: the fit before stays, and the
-        metric ``fit/skipped`` counts it."""
+        """Refit from the buffer. With labels that do not differ, or fewer than ``least`` episodes, nothing is learned:
+        the fit before stays, and the metric ``fit/skipped`` counts it."""
         train, held = self.buffer.split()
         labels = np.concatenate([np.zeros(0), *(sample.item["label"] for sample in train)])
         base = {"fit/buffer": float(len(self.buffer)), "fit/success_rate": self.buffer.success_rate}
-        if not len(labels) or float(np.var(labels)) < EPSILON:
+        if len(self.buffer) < self.least or not len(labels) or float(np.var(labels)) < EPSILON:
             self.skipped += 1
             return {**base, "fit/skipped": float(self.skipped)}
         from agentgym.credit.learned.fitting import fit
@@ -136,12 +138,12 @@ class Learned:
 
     def _network(self, svc: Services) -> Network:
         if self.network is None:
-            self.network = self.trunk.network(derive_seed(self.owner, self.seed), svc)
+            self.network = self.trunk.network(derive_seed(self.owner, self.seed), svc).eval()  # no dropout
             if self._saved is not None:
                 if self._saved["frozen"] != self.network.fingerprint():
                     raise DataError(
-                        f"{self.owner}: the saved adapter belongs to another base model. The trainer must offer a copy of "
-                        "the policy that the run started from, also after it is resumed"
+                        f"{self.owner}: the saved adapter belongs to another base model. The trainer must offer a copy "
+                        "of the policy that the run started from, also after it is resumed"
                     )
                 self.network.load(self._saved["weights"])
                 self._saved = None

@@ -70,7 +70,8 @@ def _fill(module: nn.Module, seed: int) -> None:
 
 
 def _linear(width: int, out: int) -> nn.Linear:
-    return skip_init(nn.Linear, width, out)
+    made: nn.Linear = skip_init(nn.Linear, width, out)  # type: ignore[no-untyped-call]
+    return made
 
 
 class _Bags(nn.Module):
@@ -145,7 +146,8 @@ class OwnNetwork(Network):
 
     def __init__(self, buckets: int, hidden: int, seed: int) -> None:
         super().__init__()
-        self.bags, self.gru = _Bags(buckets, hidden), skip_init(nn.GRU, hidden, hidden, batch_first=True)
+        self.bags = _Bags(buckets, hidden)
+        self.gru = skip_init(nn.GRU, hidden, hidden, batch_first=True)  # type: ignore[no-untyped-call]
         _fill(self.gru, derive_seed("gru", seed))
         self.bags.fill(seed)
         self.head = _Head(hidden, seed)
@@ -159,7 +161,7 @@ class OwnNetwork(Network):
         lengths = [len(item["size"]) for item in items]
         if not sum(lengths):
             return torch.zeros(0)
-        padded = nn.utils.rnn.pad_sequence(torch.tanh(self.bags(items)).split(lengths), batch_first=True)
+        padded = nn.utils.rnn.pad_sequence(list(torch.split(torch.tanh(self.bags(items)), lengths)), batch_first=True)
         out, _ = self.gru(padded)
         inside = torch.arange(padded.shape[1])[None] < torch.tensor(lengths)[:, None]
         return self.head(out[inside])  # type: ignore[no-any-return]
@@ -207,7 +209,7 @@ class LoraNetwork(Network):
         if real.any():
             sizes = np.concatenate([item["row_size"] for item in items])
             ids = torch.from_numpy(np.concatenate([item["ids"] for item in items]).astype(np.int64)).to(device)
-            padded = nn.utils.rnn.pad_sequence(ids.split(sizes.tolist()), batch_first=True)
+            padded = nn.utils.rnn.pad_sequence(list(torch.split(ids, sizes.tolist())), batch_first=True)
             mask = torch.arange(padded.shape[1], device=device)[None] < torch.from_numpy(sizes).to(device)[:, None]
             out = self.trunk(padded, mask).float()
             found = out[torch.from_numpy(row[real]).to(device).long(), torch.from_numpy(at[real]).to(device).long()]

@@ -15,6 +15,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class WordHasher:
             text = f"{text[: TEXT_LIMIT // 2]} {text[-TEXT_LIMIT // 2 :]}"
         words = WORD.findall(text.lower())
         if self.pairs:
-            words += [f"{a} {b}" for a, b in zip(words, words[1:], strict=False)]
+            words += [f"{a} {b}" for a, b in pairwise(words)]
         return {zlib.crc32(word.encode("utf-8", "replace")) % self.buckets for word in words}
 
     def turns(self, episode: Episode) -> Item:
