@@ -28,7 +28,7 @@ class Review:
     body: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity: a catalogue holds each once
 class Product:
     """One product.
 

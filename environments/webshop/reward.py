@@ -27,6 +27,7 @@ from agentgym.environments.webshop.products import Product
 #: a limit for goals whose price has none
 NO_LIMIT: Final = 1000000
 _ENOUGH: Final = 85
+_LATIN1: Final = dict.fromkeys(range(128, 256))
 #: title score of a goal whose title has no noun
 _NO_NOUNS: Final = 0.2
 #: colour words in the order they are looked for; the first one contained in a value replaces it (princeton-nlp/WebShop)
@@ -65,9 +66,14 @@ class Goal:
         return len(self.attributes) + len(self.options) + 1
 
 
+def _plain(text: str) -> str:
+    """thefuzz drops the upper half of Latin-1, lowers, and makes all that is no letter or digit a space."""
+    return utils.default_process(text.translate(_LATIN1))
+
+
 def alike(one: str, other: str) -> bool:
     """thefuzz's ``token_set_ratio(one, other) > 85``."""
-    return round(fuzz.token_set_ratio(one, other, processor=utils.default_process)) > _ENOUGH
+    return round(fuzz.token_set_ratio(_plain(one), _plain(other))) > _ENOUGH
 
 
 @lru_cache(maxsize=65536)
