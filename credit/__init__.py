@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym.credit.components import CreditError, add_component, component, components, turn_rewards
+from agentgym.credit.explain import forget
 from agentgym.credit.parts import Spec
 from agentgym.credit.pipeline import CreditPipeline, CreditResult
 from agentgym.credit.projection import empty_turns, place, project
@@ -57,12 +58,10 @@ def assign(
     ``services``: what modules with ``requires`` work with (a scorer, a judge, ...).
     """
     pipeline = CreditPipeline(credit, estimator, estimator_options, services=services)
-    own = {getattr(r, "component", getattr(r, "name", "")) for r in pipeline.rewarders} | set(pipeline.paid)
     turns = [turn for group in groups for episode in group for turn in episode.turns]
     saved = [turn.rewards for turn in turns]
     try:
-        for turn in turns:
-            turn.rewards = {name: value for name, value in turn.rewards.items() if name not in own}
+        forget(list(groups), pipeline)
         return pipeline.run(groups).advantages
     finally:
         for turn, rewards in zip(turns, saved, strict=True):

@@ -191,7 +191,7 @@ def _how(missing: set[str]) -> str:
         return "; give the recipe a section 'judge' with the url and model of an endpoint"
     if "critic" in missing:
         return "; a trainer offers it, or pass critic=... to CreditPipeline.run"
-    return ", which a trainer offers"
+    return ", which a trainer offers (in 'agentgym credit explain': --model CHECKPOINT)"
 
 
 def _first_values(turns: list[Array]) -> Array:

@@ -45,6 +45,42 @@ ESTIMATORS: dict[str, str] = {
 }
 
 
+#: one line each, for listings
+WHAT: dict[str, dict[str, str]] = {
+    "module": {
+        "outcome": "the episode's outcome on its last turn; always there",
+        "invalid_penalty": "a penalty for responses without a well-formed action",
+        "grounding_penalty": "a penalty for actions that the environment refused",
+        "milestones": "MiRA: progress through milestones, from the environment, rules or a judge",
+        "mira": "MiRA: a learned potential, fitted to milestones interpolated in time",
+        "subgoal_hint": "MiRA SGO: the next open subgoal in the prompt; pays nothing",
+        "gated": "G-RA: dense rewards count only where more important ones passed their threshold",
+        "spa": "SPA: a learned credit per turn whose sum predicts the outcome",
+        "igpo": "IGPO: what a turn taught the policy about the known answer",
+        "retro": "RetroAgent: progress beyond the best so far, and lessons in half of each group",
+        "delta": "step scores as differences, so that they cannot be piled up",
+        "clip": "step scores as penalties below a threshold",
+        "preference": "PAR: a score as its chance to beat reference scores",
+        "attention": "ABC: the outcome shared out by attention",
+        "tournament": "ArenaRL: ranks from pairwise judgements within a group",
+        "self_certainty": "Intuitor: how far the policy's distributions are from uniform",
+        "curiosity": "CDE: a bounded bonus for surprising responses",
+        "shuffled": "control: the values of a component on random turns",
+    },
+    "estimator": {
+        "grpo": "GRPO and Dr.GRPO: the outcome against the group",
+        "rloo": "RLOO: the outcome against the others of the group; centred credit within an episode",
+        "discounted_return": "REINFORCE over turns with a group baseline",
+        "reinforce_pp": "REINFORCE++: returns to go, whitened over the batch",
+        "gae": "PPO: generalised advantages over turns, tokens, or both; needs a critic",
+        "gigpo": "GiGPO: the group, and turns that began in the same state",
+        "hgpo": "HGPO: turns that share the last k observations, for several k",
+        "igpo": "IGPO: gains and outcome normalised apart, accumulated backwards",
+        "mira": "MiRA: one-step TD and Monte Carlo mixed, with a learned value",
+    },
+}
+
+
 def make_part(name: str, options: Mapping[str, Any]) -> TurnRewarder | TrajectoryRewarder | PromptAugmenter:
     """A credit module by name. Raises UnknownNameError or ConfigError, each with the nearest match."""
     found = _find("credit module", name, REWARDERS, "estimator", ESTIMATORS)(**_checked(name, REWARDERS, options))
@@ -61,6 +97,27 @@ def make_estimator(name: str, options: Mapping[str, Any]) -> AdvantageEstimator:
     if not isinstance(found, AdvantageEstimator):
         raise AgentGymError(f"estimator {name!r} has no compute(groups, values)")
     return found
+
+
+def catalogue() -> list[dict[str, Any]]:
+    """Everything known by name: ``name``, ``kind`` (module | estimator), ``what``, ``needs``, ``options``."""
+    points = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    found = [(name, "module", _load(path, "credit module")) for name, path in REWARDERS.items()]
+    found += [(name, "estimator", _load(path, "estimator")) for name, path in ESTIMATORS.items()]
+    for name, point in points.items():
+        target = point.load()
+        found.append((name, "estimator" if hasattr(target, "compute") else "module", target))
+    return [_described(*entry) for entry in found]
+
+
+def _described(name: str, kind: str, target: Any) -> dict[str, Any]:
+    needs = set(getattr(target, "requires", ()))
+    needs |= {"critic"} if getattr(target, "requires_critic", False) else set()
+    parameters = inspect.signature(target).parameters.values()
+    options = {p.name: None if p.default is p.empty else p.default for p in parameters}
+    own = (inspect.getdoc(target) or "").split("\n\n")[0].replace("\n", " ")
+    what = WHAT[kind].get(name, own)
+    return {"name": name, "kind": kind, "what": what, "needs": sorted(needs), "options": options}
 
 
 def _find(kind: str, name: str, table: Mapping[str, str], other_kind: str, other: Mapping[str, str]) -> Any:

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "eval": ("eval", "evaluate", "Measure a policy on an environment, with intervals."),
     "play": ("play", "play", "Play an environment yourself."),
     "view": ("view", "view", "Read stored episodes as text."),
+    "credit": ("credit", "credit", "List credit modules; explain the credit of recorded episodes."),
     "report": ("report", "report", "Write a run's report.html."),
     "envs": ("listings", "envs", "List the environments."),
     "recipes": ("listings", "recipes", "List the shipped recipes, or print one."),

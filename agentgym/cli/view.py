@@ -29,7 +29,7 @@ def view(path: Path, position: int | None, failed: bool, limit: int | None, as_j
     """Show the episodes stored at PATH, a store or a folder with one: a line each, or with --episode every turn."""
     from agentgym.store import EpisodeStore
 
-    path = _store_file(path)
+    path = store_file(path)
     chosen: Iterator[tuple[int, Episode]] = enumerate(EpisodeStore(path))
     if position is not None:
         chosen = islice(chosen, position, position + 1)
@@ -49,7 +49,7 @@ def view(path: Path, position: int | None, failed: bool, limit: int | None, as_j
         click.echo(f"{path}: {what}{' without success' if failed else ''}", err=True)
 
 
-def _store_file(path: Path) -> Path:
+def store_file(path: Path) -> Path:
     """``path`` itself, or the one episode store in that folder."""
     if not path.is_dir():
         return path
