@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import SequenceMatcher
 from typing import Literal
 
 import numpy as np
 
+from agentgym.credit.anchors import Anchor, anchors
 from agentgym.credit.numerics import (
     Label,
     Norm,
@@ -22,8 +22,6 @@ from agentgym.credit.protocols import Array, Ragged, Values
 from agentgym.credit.streams import Layout
 from agentgym.errors import ConfigError
 from agentgym.types import Group
-
-Anchor = Literal["state_key", "observation"]
 
 
 class GiGPO:
@@ -95,35 +93,3 @@ def within(x: Array, state: Label, member: np.ndarray, std: Std) -> Array:
     """``x`` against the members with the same ``state``; 0 for a member alone in its state, and for all others."""
     scores = z_score(x, member.astype(np.float64), std, np.maximum(state, 0))
     return np.where(member, scores, 0.0)
-
-
-def anchors(groups: list[Group], anchor: Anchor, similarity: float | None = None) -> Label:
-    """Per turn, flat: the number of the state it was taken from, equal within a group only; -1: empty, no state."""
-    out: list[int] = []
-    total = 0
-    for group in groups:
-        texts = [getattr(turn, anchor) for episode in group for turn in episode.turns]
-        distinct = sorted({text for text in texts if text.strip()})  # sorted: the order of episodes must not matter
-        number = dict(zip(distinct, range(len(distinct)) if similarity is None else clusters(distinct, similarity)))
-        out.extend([number[text] + total if text in number else -1 for text in texts])
-        total += len(distinct)
-    return np.array(out, np.int64)
-
-
-def clusters(texts: list[str], threshold: float) -> list[int]:
-    """Greedy: each text joins the first cluster whose first text has a difflib ratio >= threshold with it."""
-    first: list[str] = []
-    found: list[int] = []
-    # autojunk would drop the characters that are frequent in texts of 200 or more, and with them most of the likeness
-    matcher = SequenceMatcher(autojunk=False)
-    for text in texts:
-        matcher.set_seq2(text)
-        for number, other in enumerate(first):
-            matcher.set_seq1(other)
-            if min(matcher.real_quick_ratio(), matcher.quick_ratio()) >= threshold and matcher.ratio() >= threshold:
-                found.append(number)
-                break
-        else:
-            found.append(len(first))
-            first.append(text)
-    return found

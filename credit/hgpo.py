@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit.gigpo import Anchor, anchors, within
+from agentgym.credit.anchors import Anchor, anchors
+from agentgym.credit.gigpo import within
 from agentgym.credit.numerics import (
     Label,
     Norm,
