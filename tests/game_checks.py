@@ -149,7 +149,7 @@ def check_hostile(env: Environment, task: Task, actions: Iterable[str] = HOSTILE
     return answers
 
 
-def check_splits(name: str, content: Callable[[Task], Any], n: int = 60, **options: Any) -> None:
+def check_splits(name: str, content: Callable[[Task], Any], n: int = 25, **options: Any) -> None:
     """No game is in two splits, whatever the seed; tasks do not depend on ``n``; wrong input is refused."""
     env = agentgym.make(name)
     splits: dict[str, set[str]] = {split: set() for split in _games.SPLITS}

@@ -22,7 +22,7 @@ from agentgym.types import Observation, Step, Task, TaskSet
 ACTIONS: Final = ("Up", "Down", "Left", "Right")
 _NUMBERS: Final = {name.lower(): number for number, name in enumerate(ACTIONS)}
 _OPTIONS: Final = ("n", "seed", "size", "boxes", "min_steps", "max_steps")
-_ATTEMPTS: Final = 2000
+_ATTEMPTS: Final = 500
 _HELP: Final = (
     "You push boxes onto targets. #: wall, _: floor, O: target, X: box, √: box on target, P: you, S: you on a target. "
     "Actions: Up, Down, Left, Right. You can push one box, never pull. All boxes on targets wins."
