@@ -20,11 +20,11 @@ def one_line(text: str, limit: int) -> str:
     Cut at a word's end where one is near, with an ellipsis.
     """
     clean = "".join(c if c.isprintable() else " " for c in _SPECIAL.sub(" ", text[: 8 * limit + 64]))
-    clean = _SPACE.sub(" ", clean.encode("utf-8", "replace").decode()).strip()
+    clean = _SPACE.sub(" ", clean).strip()  # lone surrogates are not printable, so none is left
     if len(clean) <= limit:
         return clean
     cut = clean[: limit - 1]
-    head = cut.rpartition(" ")[0]
+    head = cut if clean[limit - 1] == " " else cut.rpartition(" ")[0]
     return (head if len(head) >= limit // 2 else cut).rstrip() + "…"
 
 

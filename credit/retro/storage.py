@@ -160,11 +160,12 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _prepare(db: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     try:
         _check(db, path)
+        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'lessons'").fetchone():
+            db.execute(f"SELECT {', '.join(_COLUMNS)} FROM lessons LIMIT 1")  # raises before anything is written
         db.execute("PRAGMA page_size = 16384")  # several vectors a page; takes effect where the file is new
         db.execute("PRAGMA journal_mode = WAL")  # where a file system has no shared memory, SQLite keeps its journal
         db.execute("PRAGMA synchronous = FULL")  # one transaction a training step: durability costs nothing there
         db.executescript(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; {_SCHEMA}")
-        db.execute(f"SELECT {', '.join(_COLUMNS)} FROM lessons LIMIT 1")
     except BaseException:
         db.close()
         raise
