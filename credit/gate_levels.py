@@ -1,9 +1,11 @@
-"""Levels of a gate: one number per episode by which a tier is open or closed."""
+"""Tiers of a gate, and their levels: one number per episode by which a tier is open or closed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import isfinite
+from typing import Any
 
 from agentgym.credit.components import turn_rewards
 from agentgym.errors import ConfigError, nearest, unknown
@@ -12,6 +14,16 @@ from agentgym.types import Episode, Termination
 Level = Callable[[Episode], float]
 #: what a mapping may name: how an episode ended, whether it succeeded, and all the rest
 WORDS = (*(t.value for t in Termination if not t.is_failure), "success", "default")
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """``components`` count where every tier above is open; this one is open where ``level(episode) > threshold``."""
+
+    name: str
+    level: Level | None
+    threshold: float
+    components: tuple[str, ...]
 
 
 def swe(episode: Episode) -> float:
@@ -69,8 +81,25 @@ def _by_ending(spec: Mapping[str, float]) -> Level:
     return level
 
 
-def refuse_unknown(where: str, given: Mapping[str, object], known: tuple[str, ...]) -> None:
-    """ConfigError for a key that ``where`` does not take, with the nearest one."""
+def make_tier(number: int, spec: Mapping[str, Any], last: bool) -> Tier:
+    """A tier of a recipe; only the ``last`` needs no level. Raises ConfigError or UnknownNameError."""
+    where = f"gated: tier {number}"
+    _refuse_unknown(where, spec, ("name", "level", "threshold", "components"))
+    name, given = str(spec.get("name", number)), spec.get("components", ())
+    if isinstance(given, str):
+        raise ConfigError(f"{where} ({name}): components is a list of names, got {given!r}")
+    if spec.get("level") is None:
+        if not last:
+            raise ConfigError(f"{where} ({name}) needs a level: only the last tier gates nothing")
+        return Tier(name, None, 0.0, tuple(given))
+    level, usual = make_level(spec["level"])
+    threshold = usual if spec.get("threshold") is None else spec["threshold"]
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not isfinite(threshold):
+        raise ConfigError(f"{where} ({name}): level {spec['level']!r} needs a finite threshold, got {threshold!r}")
+    return Tier(name, level, float(threshold), tuple(given))
+
+
+def _refuse_unknown(where: str, given: Mapping[str, object], known: tuple[str, ...]) -> None:
     for key in given:
         if key not in known:
             close = nearest(str(key), known)

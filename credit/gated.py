@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import copysign, isfinite
+from math import copysign
 from typing import Any
 
 import numpy as np
 
-from agentgym.credit.components import add_component, component
-from agentgym.credit.gate_levels import Level, make_level, refuse_unknown
+from agentgym.credit.components import add_component, flat_component
+from agentgym.credit.gate_levels import make_tier
 from agentgym.credit.protocols import Array, Services
 from agentgym.errors import ConfigError, unknown
 from agentgym.types import Episode, Group
@@ -21,16 +20,6 @@ from agentgym.types import Episode, Group
 #: components whose values mean something together only (differences of a potential, shares of the outcome): gated with
 #: their negative values, since the negative half of a telescoping sum is no penalty
 WHOLE = frozenset({"milestone", "mira", "spa", "info_gain", "delta"})
-
-
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """``components`` count where every tier above is open; this one is open where ``level(episode) > threshold``."""
-
-    name: str
-    level: Level | None
-    threshold: float
-    components: tuple[str, ...]
 
 
 class Gated:
@@ -73,7 +62,7 @@ class Gated:
         if tiers is None:
             top = {"name": "outcome" if levels == "outcome" else "top", "level": levels, "threshold": threshold}
             tiers = [top, {"name": "dense", "components": list(components or ())}]
-        self.tiers = [_tier(number, tier, last=number == len(tiers) - 1) for number, tier in enumerate(tiers)]
+        self.tiers = [make_tier(number, tier, last=number == len(tiers) - 1) for number, tier in enumerate(tiers)]
         if len(self.tiers) < 2 or len({tier.name for tier in self.tiers}) < len(self.tiers):
             raise ConfigError("gated: at least two tiers with names of their own, greatest first")
         names = [name for tier in self.tiers for name in tier.components]
@@ -107,16 +96,19 @@ class Gated:
     async def apply(self, groups: list[Group], svc: Services, step: int) -> None:
         """Judge every episode's tiers, then write the gated components."""
         live = [episode for group in groups for episode in group if not episode.termination.is_failure]
-        opened = np.zeros((len(live), len(self.tiers)), bool)
-        for number, episode in enumerate(live):
-            opened[number] = self._open(episode)
-            for name, above in self._gates.items():
-                add_component(episode, f"gated:{name}", self._pass(name, episode, bool(opened[number, above])))
-            if self._rescue:
-                closed = not all(opened[number, above] for above in self._gates.values())
-                values = np.zeros(len(episode.turns))
-                values[-1:] = episode.outcome if closed else 0.0
-                add_component(episode, "gated:outcome", values)
+        opened = np.array([self._open(episode) for episode in live], bool).reshape(len(live), len(self.tiers))
+        owner = np.repeat(np.arange(len(live)), [len(episode.turns) for episode in live])
+        for name, above in self._gates.items():
+            values = flat_component(live, name)
+            _write(live, f"gated:{name}", np.where(opened[owner, above], values, self._closed(name, values)))
+        if self._rescue:
+            closed = ~opened[:, list(self._gates.values())].all(axis=1)
+            last = np.cumsum([len(episode.turns) for episode in live]) - 1
+            values = np.zeros(len(owner))
+            for i in np.flatnonzero(closed):
+                if live[i].turns:
+                    values[last[i]] = live[i].outcome
+            _write(live, "gated:outcome", values)
         self._report = self._numbers(live, opened)
 
     def report(self) -> dict[str, float]:
@@ -131,10 +123,8 @@ class Gated:
             out.append(out[-1] and tier.level is not None and tier.level(episode) > tier.threshold)
         return out
 
-    def _pass(self, name: str, episode: Episode, is_open: bool) -> Array:
-        values = component(episode, name)
-        if is_open:
-            return values
+    def _closed(self, name: str, values: Array) -> Array:
+        """What passes a closed gate: penalties at most."""
         if self.gate_penalties or WHOLE.intersection(name.split(":")):
             return np.zeros_like(values)
         sign = copysign(1.0, self._weights[name])
@@ -143,23 +133,13 @@ class Gated:
     def _numbers(self, live: list[Episode], opened: np.ndarray[Any, Any]) -> dict[str, float]:
         if not live:
             return {}
-        totals = [sum(w * float(component(e, name).sum()) for name, w in self._paid.items()) for e in live]
+        total = sum(weight * float(flat_component(live, name).sum()) for name, weight in self._paid.items()) / len(live)
         rates = {f"open/{tier.name}": float(opened[:, i].mean()) for i, tier in enumerate(self.tiers) if i}
-        return {**rates, "total": float(np.mean(totals)), "outcome": float(np.mean([e.outcome for e in live]))}
+        return {**rates, "total": total, "outcome": float(np.mean([e.outcome for e in live]))}
 
 
-def _tier(number: int, spec: Mapping[str, Any], last: bool) -> Tier:
-    where = f"gated: tier {number}"
-    refuse_unknown(where, spec, ("name", "level", "threshold", "components"))
-    name, given = str(spec.get("name", number)), spec.get("components", ())
-    if isinstance(given, str):
-        raise ConfigError(f"{where} ({name}): components is a list of names, got {given!r}")
-    if spec.get("level") is None:
-        if not last:
-            raise ConfigError(f"{where} ({name}) needs a level: only the last tier gates nothing")
-        return Tier(name, None, 0.0, tuple(given))
-    level, usual = make_level(spec["level"])
-    threshold = usual if spec.get("threshold") is None else spec["threshold"]
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not isfinite(threshold):
-        raise ConfigError(f"{where} ({name}): level {spec['level']!r} needs a finite threshold, got {threshold!r}")
-    return Tier(name, level, float(threshold), tuple(given))
+def _write(episodes: list[Episode], name: str, values: Array) -> None:
+    at = 0
+    for episode in episodes:
+        add_component(episode, name, values[at : at + len(episode.turns)].tolist())
+        at += len(episode.turns)

@@ -40,10 +40,12 @@ def accumulate(names: Sequence[str], new: Sequence[Sequence[str]]) -> Progress:
     known, so_far = set(names), set[str]()
     present: tuple[str, ...] = ()
     reached: list[tuple[str, ...]] = []
+    last: Sequence[str] | None = None
     for met in new:
-        if not so_far.issuperset(met):  # most turns reach nothing
+        if met is not last and not so_far.issuperset(met):  # most turns reach nothing
             so_far |= known.intersection(met)
             present = tuple(name for name in names if name in so_far)
+        last = met
         reached.append(present)
     return Progress(tuple(names), reached)
 
@@ -71,14 +73,14 @@ class EnvironmentFacts:
         out: list[list[Progress]] = []
         strange = 0
         for group in groups:
-            met = sorted({name for episode in group for turn in episode.turns for name in turn.milestones})
-            for episode in group:
-                if episode.milestone_names and not set(met) <= set(episode.milestone_names):
-                    seen = {name for turn in episode.turns for name in turn.milestones}
-                    strange += len(seen.difference(episode.milestone_names))
-            out.append(
-                [accumulate(e.milestone_names or tuple(met), [turn.milestones for turn in e.turns]) for e in group]
-            )
+            met = [set[str]().union(*(turn.milestones for turn in episode.turns)) for episode in group]
+            stand_in = tuple(sorted(set[str]().union(*met)))
+            row = []
+            for episode, names in zip(group, met, strict=True):
+                strange += len(names.difference(episode.milestone_names or stand_in))
+                reached = [turn.milestones for turn in episode.turns]
+                row.append(accumulate(episode.milestone_names or stand_in, reached))
+            out.append(row)
         self.counts = {"undeclared_names": float(strange)}
         return out
 
