@@ -16,7 +16,7 @@ from agentgym.types import Episode, Group, Task, Termination, Turn
 
 MakeGroup = Callable[..., Group]
 MakeEpisode = Callable[..., Episode]
-ESTIMATORS = ("grpo", "rloo", "discounted_return")
+ESTIMATORS = ("grpo", "rloo", "discounted_return", "gigpo", "igpo")
 
 
 def test_5_inexact_sampling_is_refused_at_start() -> None:
@@ -58,7 +58,7 @@ def test_12_and_report_38_each_turn_keeps_its_own_row(episode: MakeEpisode) -> N
     np.testing.assert_array_equal(got, [[0, 1, 1], [0, 2, 2], [0, 3, 3]])
 
 
-@pytest.mark.parametrize("estimator", ["grpo", "rloo", "discounted_return"])
+@pytest.mark.parametrize("estimator", ["grpo", "rloo", "discounted_return", "reinforce_pp", "gigpo", "igpo"])
 def test_11_an_outcome_at_the_end_reaches_every_turn(group: MakeGroup, estimator: str) -> None:
     (advantages,) = assign([group([1, 0], [2, 2])], estimator=estimator)
     assert all((a != 0).all() for a in advantages)
@@ -71,7 +71,7 @@ def test_13_turns_come_from_the_record_not_from_rewards_or_gaps(episode: MakeEpi
     np.testing.assert_array_equal(row[made.rows[0].mask], [1, 1, 2, 2, 3, 3])
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, "reinforce_pp"])
 def test_14_an_inserted_observation_changes_nothing(group: MakeGroup, estimator: str) -> None:
     short, long = (group([1, 0, 1], [2, 4, 3], observation_tokens=n) for n in (1, 50))
     (a,), (b,) = assign([short], estimator=estimator), assign([long], estimator=estimator)
