@@ -23,7 +23,7 @@ from agentgym.errors import AgentGymError, ConfigError, UnknownNameError
 from agentgym.types import Episode, Group, Task
 
 MakeGroup = Callable[..., Group]
-WEIGHTED = ["grpo", "rloo", "discounted_return"]  # the estimators with a group_weighting
+WEIGHTED = ["grpo", "rloo", "discounted_return", "gigpo", "hgpo"]  # the estimators with a group_weighting
 
 
 class Bonus:
