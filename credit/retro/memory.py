@@ -15,7 +15,7 @@ from agentgym.credit.retro.embeddings import Embedder, HashedEmbedder, Vectors
 from agentgym.credit.retro.entries import Lesson, one_line
 from agentgym.credit.retro.storage import LessonFile
 from agentgym.credit.retro.table import Floats, LessonTable
-from agentgym.errors import AgentGymError, ConfigError, DataError
+from agentgym.errors import AgentGymError, ConfigError, DataError, unknown
 from agentgym.seeding import derive_seed
 
 MERGE_SIMILARITY = 0.85
@@ -89,7 +89,9 @@ class LessonMemory:
         exclude_task_ids: Iterable[str] = (),
         exclude_splits: Iterable[str] = (),
     ) -> list[Lesson]:
-        """Copies of the ``k`` best lessons for a task's text, best first; ``mode="eval"`` sets kappa to 0."""
+        """Copies of the ``k`` best lessons for a task's text, best first; mode ``eval`` (not ``train``): kappa 0."""
+        if mode not in ("train", "eval"):
+            raise unknown("mode of a lesson search", mode, ("train", "eval"))
         table = self._table
         if not len(table) or k < 1:
             return []

@@ -37,11 +37,11 @@ class Retro:
     ``normalise_by`` ``group_half``: separate statistics for episodes with and without a lesson
     ``only_if_better``  judge lessons only where the episodes with one did better than those without
 
-    Not here: the paper's RL-trained reflection (extra rows on reflection tokens with their own loss), nor the option to
-    subtract the group mean from R_int.
+    Not here: the paper's RL-trained reflection (extra rows on reflection tokens with their own loss), nor R_int's
+    hard cut-off and group-mean options.
     """
 
-    name = "retro"
+    name = component = "retro"
     stage = "add"
 
     def __init__(
@@ -163,6 +163,10 @@ class Retro:
         rules = [by_rules(group) for group in groups]
         if self.reflection == "rules":
             return rules
+        if self.reflection not in svc.offered:
+            raise ConfigError(
+                f"retro: reflection {self.reflection!r} needs the service of that name; it is not offered"
+            )
         episodes = [episode for group in groups for episode in group]
         answers = iter(
             await by_model(

@@ -50,6 +50,8 @@ def test_no_counts_at_all_are_no_logarithm_of_zero() -> None:
     scores = ucb(np.array([1.0]), np.array([0.5]), np.array([0.0]), 0.0, 0.7, 1.0)
     np.testing.assert_allclose(scores, [0.7 + 0.3 * 0.5])
     assert memory().search("0") == []
+    with pytest.raises(AgentGymError, match="'eval'"):
+        memory().search("0", mode="evaluation")
 
 
 @pytest.mark.parametrize(("success", "expected"), [(True, 0.525), (False, 0.475)])
@@ -72,7 +74,7 @@ def test_the_bonus_prefers_rarely_used_lessons_in_training_only() -> None:
 
 def test_unlike_tasks_are_dropped_at_the_border_of_similarity() -> None:
     angle = math.degrees(math.acos(0.4))
-    made = filled([lesson("like", str(angle - 0.01)), lesson("unlike", str(angle + 0.01), "b")])
+    made = filled([lesson("like", str(angle - 1e-4)), lesson("unlike", str(angle + 1e-4), "b")])
     assert [one.text for one in made.search("0", 5)] == ["like"]
 
 

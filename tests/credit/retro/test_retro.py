@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fakes import Counter, SeededPolicy, fingerprint, tasks_for
 
 from agentgym.credit import CreditPipeline, assign
 from agentgym.credit.protocols import PromptAugmenter, Services, TrajectoryRewarder
@@ -18,6 +19,7 @@ from agentgym.credit.retro import Lesson, Retro, retro
 from agentgym.credit.retro.book import task_text, used_lessons
 from agentgym.credit.retro.reflection import Reflection
 from agentgym.errors import AgentGymError, ConfigError, MissingDependency
+from agentgym.rollouts import RolloutConfig, RolloutEngine
 from agentgym.types import Episode, Group, Task
 
 Attempts = Callable[..., Group]
@@ -320,6 +322,36 @@ def test_a_resumed_run_is_the_run_itself_though_the_file_was_ahead(
         resumed.close()
     on_disk = fresh()
     assert on_disk.state_dict()["memory"] == after["memory"]
+
+
+def test_two_steps_through_the_engine_do_not_hang_on_concurrency() -> None:
+    def play(concurrency: int) -> tuple[list[Any], list[list[list[str]]], dict[str, Any]]:
+        part = Retro(memory={"min_relevance": 0.1, "kappa": 5.0})
+        teach(part, "say what you are told", task="[0] say 1")
+        teach(part, "say zero", task="[0] say 0")
+        pipeline = CreditPipeline([part], "rloo")
+        prints, shown = [], []
+        for step in range(3):
+            config = RolloutConfig(concurrency=concurrency, augmenter=pipeline, mode="train")
+            groups = RolloutEngine(Counter, SeededPolicy(), config).run_sync(tasks_for("x", 3), n=4, seed=step)
+            pipeline.run(groups, step=step)
+            pipeline.parts.feedback(groups, step)
+            prints.append(fingerprint(groups))
+            shown.append([[",".join(used_lessons(episode)) for episode in group] for group in groups])
+        return prints, shown, pipeline.parts.state_dict()
+
+    prints, shown, state = play(1)
+    assert (prints, shown, state) == play(12)
+    assert all(group[:2] == ["", ""] and "" not in group[2:] for step in shown for group in step)
+    assert sum(row["count"] - 1 for row in state["retro"]["memory"]) == 3 * 3 * 2
+    assert shown[0] != shown[2]  # the rarely used lesson has its turn
+
+
+def test_a_service_that_is_not_there_is_named(attempts: Attempts) -> None:
+    with pytest.raises(ConfigError, match="retro: reflection 'judge' needs"):
+        apply(Retro(reflection="judge"), [attempts({})])
+    with pytest.raises(ConfigError, match=r"retro.*needs judge"):
+        CreditPipeline([Retro(reflection="judge")])
 
 
 def test_a_second_training_run_on_one_file_is_refused_and_evaluation_is_not(
