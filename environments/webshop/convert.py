@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 from agentgym.environments.webshop.products import Product, Review
@@ -45,6 +46,8 @@ def _product(
     title = _string(row["name"], "name")
     words = _strings(nouns if nouns is not None else [], "title nouns")
     request = made.get("instruction")
+    if not all(isfinite(price) and price >= 0 for price in parts["prices"]):
+        raise ValueError(f"prices {parts['prices']} are no amounts of money")
     return Product(
         asin=_string(row["asin"], "asin"),
         title=title,

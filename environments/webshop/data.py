@@ -116,7 +116,7 @@ def _read(products: Path, attributes: Path | None, human: Path | None, nouns: Pa
     made = _json(attributes, _text(attributes), dict) if attributes else {}
     said = _json(human, _text(human), dict) if human else {}
     tagged = _json(nouns, _text(nouns), dict)
-    rows = _pack_rows(products) if ".jsonl" in products.name else _original_rows(products)
+    rows = pack_rows(products) if ".jsonl" in products.name else original_rows(products)
     make: Callable[..., Product | None] = finished_product if ".jsonl" in products.name else raw_product
     counted = any(isinstance(n, list) and len(set(map(str, n))) < len(n) for n in tagged.values())
     kept: dict[str, Product] = {}
@@ -150,7 +150,8 @@ def _mapping(table: Mapping[str, Any], asin: str, path: Path | None) -> Mapping[
     return entry
 
 
-def _pack_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def pack_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Place and product of every line of a pack; DataError for a damaged file."""
     for line, text in enumerate(_text(path).split("\n"), 1):
         if text.strip():
             row = _json(path, text, dict, f", line {line}")
@@ -160,7 +161,8 @@ def _pack_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield f"{path}, line {line}", product
 
 
-def _original_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def original_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Place and product of every entry of ``items_shuffle*.json``; DataError for a damaged file."""
     for number, row in enumerate(_json(path, _text(path), list), 1):
         if not isinstance(row, dict):
             raise DataError(f"{path}, product {number}: expected an object, got {type(row).__name__}")

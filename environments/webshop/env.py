@@ -94,7 +94,6 @@ class WebShop(Environment):
         self._source = Source(None if data is None else str(data), check_size(products), goals, prices, price_seed)
         self._mode = observation
         self._show = show_attributes
-        self._named = {"observation": observation} if observation == "state" else None
         self._shop: Shop | None = None
         self._task: Task | None = None
 
@@ -151,9 +150,8 @@ class WebShop(Environment):
             self._progress.update()
         score = shop.state.score
         if score is None:
-            return Step(
-                self._observation(), grounded=grounded, milestones=self._progress.reached, info=self._named
-            )  # fmt: skip
+            named = {"observation": self._mode} if self._mode == "state" else None
+            return Step(self._observation(), grounded=grounded, milestones=self._progress.reached, info=named)
         return Step(
             self._observation(),
             reward=score,

@@ -8,15 +8,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from agentgym.environments.webshop.bm25 import Index
 from agentgym.errors import DataError
 
 #: hits of one search that the shop shows, and how many of them on a page
-HITS = 50
-PAGE = 10
-_KEPT_SEARCHES = 4096
+HITS: Final = 50
+PAGE: Final = 10
+_KEPT_SEARCHES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ class Product:
     def document(self) -> str:
         """The text that is searched: title, description, first bullet point and options, in lower case."""
         options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in self.options.items())
-        return " ".join([self.title, self.description, self.bullets[0], options]).lower()
+        first = self.bullets[0] if self.bullets else ""
+        return " ".join([self.title, self.description, first, options]).lower()
 
     @property
     def categories(self) -> frozenset[str]:

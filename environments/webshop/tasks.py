@@ -20,11 +20,10 @@ from agentgym.errors import ConfigError, DataError, unknown
 from agentgym.seeding import python_rng
 from agentgym.types import Task, TaskSet
 
-ALL_SPLITS: Final = (*("train", "eval", "test"), *GENERATED_SPLITS)
+ALL_SPLITS: Final = ("train", "eval", "test", *GENERATED_SPLITS)
 #: product categories: the original's five, then what only the generated catalogue has
-CATEGORY_NAMES: Final = ("beauty", "electronics", "fashion", "garden", "grocery") + tuple(
-    name for name in CATEGORIES if name not in ("beauty", "electronics", "fashion", "garden", "grocery")
-)
+_ORIGINAL: Final = ("beauty", "electronics", "fashion", "garden", "grocery")
+CATEGORY_NAMES: Final = (*_ORIGINAL, *(name for name in CATEGORIES if name not in _ORIGINAL))
 _GENERATED: Final = "generated"
 
 
@@ -137,5 +136,8 @@ def world_of(task: Task, data: str | None) -> tuple[Catalogue, Goal, Mapping[str
         )
     if not isinstance(content["goal"], Mapping):
         raise DataError(f"{where}: its goal must be an object. Make the task with tasks().")
-    prices = _PRICES.get(catalogue, content.get("price_seed", 0), content.get("prices", "original"))
+    seed, pricing = content.get("price_seed"), content.get("prices")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not isinstance(pricing, str):
+        raise DataError(f"{where}: its data needs a whole 'price_seed' and a 'prices', got {seed!r} and {pricing!r}")
+    prices = _PRICES.get(catalogue, seed, pricing)
     return catalogue, read_goal(content["goal"], catalogue, where), prices
