@@ -37,8 +37,8 @@ class InfoGain:
     ``strip_reasoning``  cut the sampled ``think_tag`` blocks out of the contexts, so that guessing the answer in the
                          reasoning earns nothing; needs tags that are single tokens. Prompts stay as recorded, also
                          where a layout repeats earlier responses in them
-    ``weight``           of the component: 1, for estimator ``igpo`` which normalises it; 0.1 where nothing does (0.5
-                         and more was reported to be unstable)
+    ``weight``           of the component: 1 under estimator ``igpo``, whose normalisation cancels it (set its
+                         ``ig_weight``); 0.1 where nothing normalises (0.5 and more was reported to be unstable)
 
     A task without an answer gets 0 on all turns, and so does a turn between contexts that no belief exists for (beyond
     the model window): both are counted in the report.

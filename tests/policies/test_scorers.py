@@ -24,7 +24,7 @@ def ids(rng, size, low=0, high=100):
 
 
 def ragged_rows(seed=0):
-    """Rows of several lengths; cuts at 1, inside and at the end, repeated ones; single tokens, empty blocks and lists."""
+    """Ragged rows; cuts at 1, inside and at the end, repeated ones; single tokens, empty blocks and lists."""
     rng = np.random.Generator(np.random.PCG64(seed))
     plan = [
         (23, [(5, 3), (5, 4), (12, 1), (23, 6), (9, 2)]),
