@@ -27,7 +27,8 @@ def _rule(when: str, verdict: Literal["reject", "warn"], reason: str) -> Rule:
 
 
 #: words: outcome (paid as such), redistributes_outcome, telescoping, normalised (already z-scored and accumulated),
-#: gate, scorer, augmenter:second, off_policy | estimators: trajectory_sum, normalises, group_relative |
+#: return_to_go (its values mean nothing turn by turn), gate, scorer, augmenter:second, off_policy |
+#: estimators: trajectory_sum, turn_contrast (compares values of turns, not returns), normalises, group_relative |
 #: facts: inexact_sampling, batch_whitening, truncation_masking, async_trainer, stale_ratio, task_temperature
 RULES: tuple[Rule, ...] = (
     _rule(
@@ -35,6 +36,13 @@ RULES: tuple[Rule, ...] = (
         "reject",
         "a telescoping stream summed over the episode is a constant of the start state and has no effect; "
         "use an estimator with return-to-go or per-turn advantages (discounted_return, rloo with dense=centred)",
+    ),
+    _rule(
+        "return_to_go turn_contrast",
+        "reject",
+        "the stream takes back at the end what it paid on the way, so that only returns-to-go mean something; centred "
+        "within the episode it would punish the action that solves the task: use discounted_return, or where the "
+        "module has it terminal_potential: keep",
     ),
     _rule(
         "redistributes_outcome outcome",

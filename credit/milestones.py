@@ -39,7 +39,8 @@ class Milestones:
                   solving twice
 
     Milestones stay reached: an undo neither costs nor pays. Before turn 0 none counts as reached. An episode without
-    milestones gets 0 and is counted. Needs an estimator with return-to-go or per-turn advantages.
+    milestones gets 0 and is counted. ``potential`` needs an estimator with returns-to-go, with ``keep`` also one with
+    per-turn advantages (rloo) will do; ``once`` works with any.
     """
 
     name = "milestones"
@@ -78,7 +79,9 @@ class Milestones:
         else:
             self.source = Rules(rules) if source == "rules" else Judged(subgoals, check, clip)
         self.requires = self.source.requires
-        self.traits = frozenset({"telescoping"} if payment == "potential" else set())
+        self.traits = frozenset[str]()
+        if payment == "potential":
+            self.traits |= {"telescoping"} | ({"return_to_go"} if terminal_potential == "zero" else set())
         self._report: dict[str, float] = {}
 
     def plan(self, paid: dict[str, float]) -> dict[str, float]:

@@ -34,7 +34,7 @@ class RLOO:
         choice("rloo", "dense", dense, ("centred", "sum"))
         choice("rloo", "group_weighting", group_weighting, ("trajectory", "turn"))
         self.dense, self.dense_weight, self.group_weighting = dense, float(dense_weight), group_weighting
-        self.traits = frozenset({"group_relative"} | ({"trajectory_sum"} if dense == "sum" else set()))
+        self.traits = frozenset({"group_relative", "trajectory_sum" if dense == "sum" else "turn_contrast"})
 
     def compute(self, groups: list[Group], values: Values | None) -> Ragged:
         """Advantages ``[group][episode][turn]``."""

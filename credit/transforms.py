@@ -37,20 +37,30 @@ def preference(score: float, references: Array, k: float = 1.0) -> float:
 
 
 class Replacement:
-    """Base: pays ``<name>:X`` in place of component X."""
+    """Base: pays ``<name>:X`` in place of component X; X None (default): the one component paid beside the outcome."""
 
     name = ""
     stage = "shape"
     traits: frozenset[str] = frozenset()
     requires: frozenset[str] = frozenset()
 
-    def __init__(self, component: str) -> None:
-        if not component:
-            raise ConfigError(f"{self.name}: component=NAME of the rewards to work on is needed")
-        self.source, self.target = component, f"{self.name}:{component}"
+    def __init__(self, component: str | None = None) -> None:
+        self.source, self._found = component or "", component is None
+
+    @property
+    def target(self) -> str:
+        """The component that it writes."""
+        return f"{self.name}:{self.source}"
 
     def plan(self, paid: dict[str, float]) -> dict[str, float]:
-        """``X`` -> ``<name>:X`` with its weight. Raises UnknownNameError where X is not paid at this point."""
+        """``X`` -> ``<name>:X`` with its weight. Raises where X is not paid before this part, or is not clear."""
+        if self._found:
+            dense = [name for name in paid if name != "outcome"]
+            if len(dense) != 1:
+                raise ConfigError(
+                    f"{self.name}: component=NAME must say what to work on; paid before it: {', '.join(paid)}"
+                )
+            self.source = dense[0]
         if self.source not in paid:
             raise unknown(f"component of {self.name}", self.source, paid, "It works on what is paid before it.")
         return {self.target if name == self.source else name: weight for name, weight in paid.items()}
@@ -60,7 +70,7 @@ class Delta(Replacement):
     """:func:`delta` of a component of step scores. Needs return-to-go with gamma 1 (else nothing telescopes)."""
 
     name = "delta"
-    traits = frozenset({"telescoping"})
+    traits = frozenset({"telescoping", "return_to_go"})
 
     async def apply(self, groups: list[Group], svc: Services, step: int) -> None:
         """Write the differences."""
@@ -78,7 +88,7 @@ class Clip(Replacement):
 
     name = "clip"
 
-    def __init__(self, component: str, eta: float | None = None, quantile: float = 0.5) -> None:
+    def __init__(self, component: str | None = None, eta: float | None = None, quantile: float = 0.5) -> None:
         super().__init__(component)
         if not 0 <= quantile <= 1:
             raise ConfigError(f"clip: quantile must be in [0, 1], got {quantile}")
@@ -121,7 +131,7 @@ class Preference(Replacement):
 
     def __init__(
         self,
-        component: str,
+        component: str | None = None,
         references: Sequence[float] | Mapping[str, Sequence[float]] | str = "group",
         k: float = 1.0,
         most: int = 10,

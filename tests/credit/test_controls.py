@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agentgym.credit import CreditPipeline, add_component, component
 from agentgym.credit.controls import Shuffled
 from agentgym.credit.protocols import Services
-from agentgym.errors import UnknownNameError
+from agentgym.errors import ConfigError, UnknownNameError
 from agentgym.types import Episode, Group, Task, Termination, Turn
 
 TASK = Task("fake", "t")
@@ -62,7 +62,9 @@ def test_it_is_paid_in_place_of_what_it_shuffles():
 
     pipeline = CreditPipeline([Dense(), {"shuffled": {"component": "dense"}}], "rloo")
     assert pipeline.paid == {"outcome": 1.0, "shuffled:dense": 0.5}
-    pipeline = CreditPipeline(["milestones", {"shuffled": {"component": "milestone"}}, "gated"], "rloo")
-    assert pipeline.paid == {"outcome": 1.0, "gated:shuffled:milestone": 1.0}
+    pipeline = CreditPipeline([Dense(), "milestones", "shuffled", "gated"], "discounted_return")
+    assert pipeline.paid == {"outcome": 1.0, "gated:shuffled:dense": 0.5, "gated:shuffled:milestone": 1.0}
+    with pytest.raises(ConfigError, match="nothing to shuffle"):
+        CreditPipeline(["shuffled"], "rloo")
     with pytest.raises(UnknownNameError, match="'dense'"):
         CreditPipeline([Dense(), {"shuffled": {"component": "dens"}}], "rloo")

@@ -122,13 +122,25 @@ def test_a_telescoping_stream_needs_turn_advantages():
     with pytest.raises(ConfigError, match="telescoping"):
         CreditPipeline(["milestones"], "grpo")
     CreditPipeline([{"milestones": {"payment": "once"}}], "grpo")
-    CreditPipeline(["milestones"], "rloo")
+    CreditPipeline([{"milestones": {"terminal_potential": "keep"}}], "rloo")
+    CreditPipeline(["milestones"], "gigpo")
+
+
+def test_what_is_taken_back_at_the_end_must_not_be_read_turn_by_turn():
+    """Centred within a success, the last value of a zeroed potential, -Phi, would punish the solving action."""
+    made = episode([1, 2, 3, 4], success=True)
+    assert apply(Milestones(), made)[0][-1] == -0.75
+    with pytest.raises(ConfigError, match="punish the action that solves"):
+        CreditPipeline(["milestones"], "rloo")
 
 
 def test_what_is_paid():
-    assert CreditPipeline([{"milestones": {"weight": 0.3}}], "rloo").paid == {"outcome": 1.0, "milestone": 0.3}
+    assert CreditPipeline([{"milestones": {"weight": 0.3}}], "discounted_return").paid == {
+        "outcome": 1.0,
+        "milestone": 0.3,
+    }
     with pytest.raises(ConfigError, match="twice"):
-        CreditPipeline(["milestones", "milestones"], "rloo")
+        CreditPipeline(["milestones", "milestones"], "discounted_return")
 
 
 RULES = [
@@ -274,7 +286,7 @@ def test_a_task_without_subgoals_is_counted_logged_and_asked_again(goals, caplog
 
 
 def test_a_judge_that_is_down_never_stops_the_run(caplog):
-    part, made = Milestones("judge"), episode([0, 0])
+    part, made = Milestones("judge", terminal_potential="keep"), episode([0, 0])
     pipeline = CreditPipeline([part], "rloo", services=offering(FakeJudge(down)))
     with caplog.at_level(logging.WARNING):
         result = pipeline.run([Group(made.task, [made, episode([0], index=1, success=True)])])
@@ -282,7 +294,7 @@ def test_a_judge_that_is_down_never_stops_the_run(caplog):
     assert "no answer" in caplog.text
     np.testing.assert_array_equal(result.advantages[0][1], [1])
     with pytest.raises(ConfigError, match="needs judge"):
-        CreditPipeline([{"milestones": {"source": "judge"}}], "rloo")
+        CreditPipeline([{"milestones": {"source": "judge"}}], "discounted_return")
 
 
 def test_a_bug_of_the_judge_is_not_taken_for_a_bad_answer():
@@ -305,7 +317,7 @@ def test_over_a_real_endpoint_and_over_several_batches(tmp_path):
     try:
         server.moods = [answer(GOALS), (500, "oops"), answer('{"1": 2, "2": null}')]
         judge = Judge(f"http://127.0.0.1:{server.port}/v1", model="m", backoff=0.01, cache=tmp_path / "judge.sqlite")
-        pipeline = CreditPipeline([{"milestones": {"source": "judge"}}], "rloo", services=offering(judge))
+        pipeline = CreditPipeline([{"milestones": {"source": "judge"}}], "discounted_return", services=offering(judge))
         for _ in range(2):  # every batch has an event loop of its own
             made = episode([0, 0])
             pipeline.run([Group(made.task, [made])])

@@ -163,7 +163,7 @@ def test_delta_needs_turn_advantages():
     ("name", "options", "error", "words"),
     [
         ("delta", {"component": "prn"}, UnknownNameError, "'prm'"),
-        ("delta", {"component": ""}, ConfigError, "component=NAME"),
+        ("clip", {"component": ""}, UnknownNameError, "unknown component of clip"),
         ("clip", {"component": "prm", "quantile": 2}, ConfigError, "quantile"),
         ("preference", {"component": "prm", "references": "groop"}, UnknownNameError, "'group'"),
         ("preference", {"component": "prm", "references": []}, ConfigError, "at least one"),
@@ -173,7 +173,20 @@ def test_delta_needs_turn_advantages():
 )
 def test_bad_options_are_refused(name, options, error, words):
     with pytest.raises(error, match=words):
-        CreditPipeline([Process([1.0]), {name: options}], "rloo")
+        CreditPipeline([Process([1.0]), {name: options}], "discounted_return")
+
+
+def test_the_one_dense_component_need_not_be_named():
+    paid = CreditPipeline([Process([1.0]), "clip", "preference"], "rloo").paid
+    assert paid == {"outcome": 1.0, "preference:clip:prm": 0.5}
+    for credit in (["clip"], [Process([1.0]), "invalid_penalty", "clip"]):
+        with pytest.raises(ConfigError, match=r"component=NAME must say.*outcome"):
+            CreditPipeline(credit, "rloo")
+
+
+def test_differences_must_not_be_read_turn_by_turn():
+    with pytest.raises(ConfigError, match="return_to_go"):
+        CreditPipeline([Process([1.0]), "delta"], "rloo")
 
 
 def test_objects_work_as_names_do():
