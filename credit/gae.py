@@ -49,13 +49,15 @@ class GAE:
         fraction("gae", gamma=gamma, lam=lam, gamma_token=gamma_token, lam_token=lam_token)
         self.level, self.bootstrap, self.normalise = level, bootstrap, normalise
         self.per_token = level != "turn"
+        self._solved: tuple[list[Group], Values | None, Steps, Array] | None = None
         self.over_turns, self.over_tokens = (gamma, lam), (gamma_token, lam_token)
         self.traits = frozenset({"normalises"} if normalise == "batch" else ())
 
     def compute(self, groups: list[Group], values: Values | None) -> Ragged:
         """Advantages ``[group][episode][turn]``; at the token levels the mean over a turn's tokens."""
-        steps = Steps(groups, values, self.per_token)
-        found = self._normalised(self._advantages(steps), steps)
+        self._solved = None
+        steps, advantages = self._solve(groups, values)
+        found = self._normalised(advantages, steps)
         if self.per_token:
             owner = np.repeat(np.arange(len(steps.counts)), steps.counts)
             found = np.bincount(owner, found, len(steps.counts)) / np.maximum(steps.counts, 1)
@@ -63,8 +65,8 @@ class GAE:
 
     def compute_tokens(self, groups: list[Group], values: Values | None) -> TokenRagged:
         """Advantages ``[group][episode][turn][token]``, one for each sampled token."""
-        steps = Steps(groups, values, self.per_token)
-        found = self._normalised(self._advantages(steps), steps)
+        steps, advantages = self._solve(groups, values)
+        found = self._normalised(advantages, steps)
         return steps.split(found if self.per_token else np.repeat(found, steps.counts))
 
     def targets(self, groups: list[Group], values: Values | None) -> TokenRagged:
@@ -72,14 +74,22 @@ class GAE:
 
         Level ``turn`` has one at the first token of each turn.
         """
-        steps = Steps(groups, values, self.per_token)
-        target = self._advantages(steps) + steps.critic
+        steps, advantages = self._solve(groups, values)
+        self._solved = None  # the last of a batch's three questions: let go of its episodes
+        target = advantages + steps.critic
         if not self.per_token:
             drew = steps.counts > 0
             first = np.full(int(steps.counts.sum()), np.nan)
             first[(np.cumsum(steps.counts) - steps.counts)[drew]] = target[drew]
             target = first
         return steps.split(target)
+
+    def _solve(self, groups: list[Group], values: Values | None) -> tuple[Steps, Array]:
+        """Once for all that is asked about one batch after ``compute``."""
+        if self._solved is None or self._solved[0] is not groups or self._solved[1] is not values:
+            steps = Steps(groups, values, self.per_token)
+            self._solved = groups, values, steps, self._advantages(steps)
+        return self._solved[2:]
 
     def _advantages(self, steps: Steps) -> Array:
         """Per turn (0 where it is no step) or per token, before whitening."""

@@ -34,7 +34,7 @@ class IGPO:
         if ig_weight < 0:
             raise ConfigError(f"estimator 'igpo': ig_weight must be >= 0, got {ig_weight}")
         self.norm, self.gamma, self.ig_weight = norm, gamma, float(ig_weight)
-        self.traits = frozenset({"group_relative", "normalises"})
+        self.traits = frozenset({"group_relative", "normalises", "turn_contrast"})
         self._unpaid = 0
 
     def compute(self, groups: list[Group], values: Values | None) -> Ragged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class Steps:
         """Values of all sampled tokens as ``[group][episode][turn][token]``."""
         ends = np.cumsum(self.counts).tolist()
         pieces = iter([tokens[end - n : end] for end, n in zip(ends, self.counts.tolist(), strict=True)])
-        return [[[next(pieces) for _ in episode.turns] for episode in group] for group in self.groups]
+        return [[list(islice(pieces, len(episode.turns))) for episode in group] for group in self.groups]
 
     def _moved(self, rewards: Array) -> Array:
         turns, ends = np.arange(len(rewards)), self.layout.ends

@@ -206,3 +206,18 @@ def test_options_are_checked() -> None:
         GAE(lam=1.5)
     assert GAE().traits == {"normalises"}
     assert not GAE(normalise="none").traits
+
+
+def test_questions_about_one_batch_share_the_work_and_other_batches_get_their_own() -> None:
+    def batch(reward: float) -> Batch:
+        return [[Played([reward], 0.0, ["a"], [[0.5]], [0.5])]]
+
+    estimator = GAE(normalise="none")
+    groups, first = build(batch(1.0)), values(batch(1.0))
+    assert estimator.compute(groups, first)[0][0].tolist() == [0.5]
+    first.total[0][0][0] = 3.0
+    assert estimator.compute(groups, first)[0][0].tolist() == [2.5]  # compute never answers from memory
+    assert estimator.compute_tokens(groups, first)[0][0][0].tolist() == [2.5]
+    assert estimator.targets(build(batch(2.0)), values(batch(2.0)))[0][0][0].tolist() == [2.0]
+    assert estimator.targets(groups, first)[0][0][0].tolist() == [3.0]
+    assert estimator._solved is None  # no batch is kept
