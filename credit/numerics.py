@@ -53,8 +53,9 @@ def varies(x: Array, label: Label | None = None, member: npt.NDArray[np.bool_] |
 def _highest(x: Array, label: Label | None, count: int) -> Array:
     out = np.full(count, -np.inf)
     if label is None:
-        return np.maximum(out, x.max(initial=-np.inf))
-    np.maximum.at(out, label, x)
+        out[0] = x.max(initial=-np.inf)
+    else:
+        np.maximum.at(out, label, x)
     return out
 
 
