@@ -27,7 +27,7 @@ class Shuffled:
     requires: frozenset[str] = frozenset()
 
     def __init__(self, component: str | None = None) -> None:
-        self.sources = () if component is None else (component,)
+        self.sources: tuple[str, ...] = () if component is None else (component,)
         self._all = component is None
 
     def plan(self, paid: dict[str, float]) -> dict[str, float]:
