@@ -17,14 +17,21 @@ What is paid (``residual``), with ``G_t`` the undiscounted return-to-go:
           outcome beside the credit.
 ``last``  ``c_{T-1} += R - sum_t c_t`` (``sum_preserving``), so that the rewards sum to R. Exact: ``c_t`` follows from
           the past, so ``G_t = R - sum_{k<t} c_k`` is R minus a history-dependent baseline and the gradient is that
-          of R. But it is a *baseline* and no more: credit given early is taken back at the end, progress in a failed
-          episode is followed by ``G_t < 0``, and the progress itself gets no praise. It is potential-based shaping
-          with ``P(s_t) = sum_{k<t} c_k`` and a zero terminal potential. Use it with a critic or per-turn advantages,
-          or for low variance where success is common. The residual is on the last turn even if that turn was
-          refused: to move it because later turns failed would look into the future.
+          of R. But it is a *baseline* and no more: what is credited early is taken back at the end, so that progress
+          in a failed episode is followed by ``G_t < 0`` and has no praise itself. It is potential-based shaping with
+          ``P(s_t) = sum_{k<t} c_k`` and a zero terminal potential; a discount below 1 moves it towards ``none``. For
+          a critic, for per-turn advantages, or where success is common and variance is the trouble. The residual is
+          on the last turn even if that turn was refused: to move it because later turns failed would look into the
+          future.
+
+Measured, tabular policy on Quest, return-to-go at gamma .97, whitened, 60 updates of 64 episodes, mean success at the
+end: 5 rooms, 3 chests, estimator fitted to 600 half-random demonstrations of a smaller game and frozen, 3 seeds:
+outcome .30, ``last`` .49, ``none`` .81, besides the outcome .82. 4 rooms, 2 chests, estimator fitted to the policy's own
+episodes only (2 % succeed), 4 seeds that spread by .2: outcome .51, ``last`` .55, ``none`` .46, besides .50; plain .00,
+where the grounding bonus pays for not finishing.
 
 ``sum_preserving=False`` pays the credit *besides* the outcome (a kept terminal potential), with a ``weight`` that must
-be stated: once rewards are normalised the rare outcome drowns the credit (measured), or the reverse.
+be stated, since the two are on no common scale: where rewards are normalised a rare outcome can drown the credit.
 """
 
 from __future__ import annotations

@@ -127,12 +127,13 @@ class Learned:
 
         items = [sample.item for sample in train]
         network = self._network(svc)
+        given = self.buffer.weights if self.weighted else lambda samples: np.ones(len(samples))
+        weights = given(train), given(held)
         if not self.fitted:
-            network.start(self.objective.start(items))
-        weights = self.buffer.weights if self.weighted else lambda samples: np.ones(len(samples))
+            network.start(self.objective.start(items, weights[0]))
         seed = derive_seed(self.owner, self.seed, self.fits)
         rest = [sample.item for sample in held]
-        found = fit(network, self.objective, items, rest, (weights(train), weights(held)), self.options, seed)
+        found = fit(network, self.objective, items, rest, weights, self.options, seed)
         self.fits += 1
         return {**base, **found, "fit/skipped": float(self.skipped)}
 

@@ -147,7 +147,7 @@ class OwnNetwork(Network):
     def __init__(self, buckets: int, hidden: int, seed: int) -> None:
         super().__init__()
         self.bags = _Bags(buckets, hidden)
-        self.gru = skip_init(nn.GRU, hidden, hidden, batch_first=True)  # type: ignore[no-untyped-call]
+        self.gru = nn.GRU(hidden, hidden, batch_first=True, device="meta").to_empty(device="cpu")
         _fill(self.gru, derive_seed("gru", seed))
         self.bags.fill(seed)
         self.head = _Head(hidden, seed)

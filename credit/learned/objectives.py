@@ -24,7 +24,7 @@ class Objective(Protocol):
     """``loss`` of network outputs; ``start`` the output before any fit; ``scored`` predictions against targets."""
 
     def loss(self, out: torch.Tensor, items: Sequence[Item], weights: Array) -> torch.Tensor: ...
-    def start(self, items: Sequence[Item]) -> float: ...
+    def start(self, items: Sequence[Item], weights: Array) -> float: ...
     def predict(self, out: Array) -> Array: ...
     def scored(self, outputs: Sequence[Array], items: Sequence[Item]) -> tuple[Array, Array]: ...
 
@@ -49,10 +49,10 @@ class SumToLabel:
         squares = torch.from_numpy(member).to(out) @ credit**2
         return (weight * (error + self.spread * squares)).sum() / weight.sum()
 
-    def start(self, items: Sequence[Item]) -> float:
+    def start(self, items: Sequence[Item], weights: Array) -> float:
         """mean(R) / mean(T), over turns that can carry credit."""
-        turns = float(np.mean([item["credit"].sum() for item in items]))
-        return float(np.mean([item["label"][0] for item in items])) / max(turns, 1.0)
+        turns = float(np.average([item["credit"].sum() for item in items], weights=weights))
+        return float(np.average([item["label"][0] for item in items], weights=weights)) / max(turns, 1.0)
 
     def predict(self, out: Array) -> Array:
         """Outputs are credits."""
@@ -67,9 +67,11 @@ class SumToLabel:
 class _PerPosition:
     """A probability at every position, by the sigmoid of the output."""
 
-    def start(self, items: Sequence[Item]) -> float:
+    def start(self, items: Sequence[Item], weights: Array) -> float:
         """The logit of the mean label."""
-        mean = np.clip(np.mean(np.concatenate([item["label"] for item in items])), 0.01, 0.99)
+        lengths = [len(item["label"]) for item in items]
+        labels = np.concatenate([item["label"] for item in items])
+        mean = np.clip(np.average(labels, weights=np.repeat(weights, lengths)), 0.01, 0.99)
         return float(np.log(mean / (1 - mean)))
 
     def predict(self, out: Array) -> Array:

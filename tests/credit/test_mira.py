@@ -123,7 +123,9 @@ def test_the_golden_shaping() -> None:
     st.floats(-2, 2),
     st.data(),
 )
-def test_shaping_moves_the_return_by_a_potential_only(rewards: list[float], gamma: float, coef: float, data: Any) -> None:
+def test_shaping_moves_the_return_by_a_potential_only(
+    rewards: list[float], gamma: float, coef: float, data: Any
+) -> None:
     """0.2: G'_t = G_t - P(s_t) + gamma^(T-t) P(s_T)."""
     turns = len(rewards)
     p = np.array(data.draw(st.lists(st.floats(0, 1), min_size=turns + 1, max_size=turns + 1)))

@@ -109,7 +109,9 @@ def test_an_action_is_credited_once_in_a_state() -> None:
     st.floats(-10, 10),
     st.floats(-3, 3),
 )
-def test_with_the_residual_the_sum_is_the_outcome(turns: list[tuple[float, bool]], outcome: float, alpha: float) -> None:
+def test_with_the_residual_the_sum_is_the_outcome(
+    turns: list[tuple[float, bool]], outcome: float, alpha: float
+) -> None:
     refused = [t for t, (_, flag) in enumerate(turns) if flag]
     episode = make(["a"] * len(turns), outcome=outcome, refused=refused)
     (found,) = paid(stub(SPA(residual="last", alpha=alpha), [c for c, _ in turns]), episode)
