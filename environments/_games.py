@@ -43,11 +43,11 @@ def split_of(env: str, content: Any) -> str:
     return _SPLIT_OF[content_key(env, content)[-1]]
 
 
-def draw_tasks(env: str, split: str, n: int, seed: int, draw: Callable[[int], Game]) -> TaskSet:
-    """``n`` different games of a split. The first tasks do not depend on ``n``.
+def draw_tasks(env: str, split: str, n: int, seed: int, draw: Callable[[int], Game], distinct: bool = True) -> TaskSet:
+    """``n`` games of a split. The first tasks do not depend on ``n``.
 
-    ``draw(seed)`` makes one game; games of other splits and repeated ones are drawn again. Raises UnknownNameError
-    (split) or ConfigError (a wrong number, or fewer different games than asked for).
+    ``draw(seed)`` makes one game; games of other splits are drawn again, and repeated ones where they must be
+    ``distinct``. Raises UnknownNameError (split) or ConfigError (a wrong number, or fewer games than asked for).
     """
     check_split(env, split)
     whole(env, "n", n, 1, 1_000_000)
@@ -58,8 +58,9 @@ def draw_tasks(env: str, split: str, n: int, seed: int, draw: Callable[[int], Ga
             game_seed = derive_seed(env, split, seed, index, attempt)
             game = draw(game_seed)
             key = content_key(env, game.content)
-            if key[-1] in SPLITS[split] and key not in tasks:
-                tasks[key] = Task(env, f"{game.label}-{key}", split, game_seed, game.kind, game.data)
+            name = f"{game.label}-{key}" if distinct else f"{game.label}-{key}-{game_seed}"
+            if key[-1] in SPLITS[split] and name not in tasks:
+                tasks[name] = Task(env, name, split, game_seed, game.kind, game.data)
                 break
         else:
             raise ConfigError(

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from agentgym.environment import Environment, EnvironmentSpec
 from agentgym.environments import _games
-from agentgym.environments.frozenlake.lake import Lake, Model, gymnasium, lake_of
+from agentgym.environments.frozenlake.lake import EXPERT_GAMMA, Lake, Model, gymnasium, lake_of
+from agentgym.errors import ConfigError
 from agentgym.types import Observation, Step, Task, TaskSet
 
 #: Gymnasium's numbering: 0 left, 1 down, 2 right, 3 up
 ACTIONS: Final = ("Left", "Down", "Right", "Up")
 _NUMBERS: Final = {name.lower(): number for number, name in enumerate(ACTIONS)}
-_OPTIONS: Final = ("n", "seed", "size", "p", "slippery", "success_rate")
+_OPTIONS: Final = ("n", "seed", "size", "p", "slippery", "success_rate", "distinct")
 _HELP: Final = (
     "You cross a frozen lake. P: you, _: ice, O: hole, G: goal, X: you in a hole, √: you on the goal. "
     "Actions: Left, Down, Right, Up. On slippery ice you may move sideways instead. A hole or the goal ends the game."
@@ -49,23 +50,25 @@ class FrozenLake(Environment):
         self._task: Task | None = None
 
     def tasks(self, split: str = "train", **options: Any) -> TaskSet:
-        """``n`` (100) different solvable maps, drawn by ``seed`` (0).
+        """``n`` (100) solvable maps, drawn by ``seed`` (0).
 
         ``size`` (4) cells a side, 2 to 32; ``p`` (0.9) share of ice; ``slippery`` (True); ``success_rate`` (0.8)
-        probability of the intended direction, the rest is shared by the two sideways ones.
+        probability of the intended direction, the rest is shared by the two sideways ones; ``distinct`` (True): no map
+        twice. Small maps are few, so distinct ones have more holes than ``p`` says; False draws as Gymnasium does.
         """
         _games.check_options("frozenlake", options, _OPTIONS)
         size = _games.whole("frozenlake", "size", options.get("size", 4), 2, 32)
         p = _games.share("frozenlake", "p", options.get("p", 0.9))
         slippery = _games.yes_no("frozenlake", "slippery", options.get("slippery", True))
         rate = _games.share("frozenlake", "success_rate", options.get("success_rate", 0.8))
+        distinct = _games.yes_no("frozenlake", "distinct", options.get("distinct", True))
         generate = gymnasium().generate_random_map
 
         def draw(seed: int) -> _games.Game:
             desc = [str(row) for row in generate(size=size, p=p, seed=seed)]
             return _games.Game(desc, {"desc": desc, "slippery": slippery, "success_rate": rate}, f"{size}x{size}")
 
-        return _games.draw_tasks("frozenlake", split, options.get("n", 100), options.get("seed", 0), draw)
+        return _games.draw_tasks("frozenlake", split, options.get("n", 100), options.get("seed", 0), draw, distinct)
 
     def reset(self, task: Task) -> Observation:
         """Start ``task``: its map, and the slips of its seed."""
@@ -112,7 +115,7 @@ class FrozenLake(Environment):
         return Step(self._observe(note), reward, self._over, won, bool(numbers), reached)
 
     def expert(self) -> str | None:
-        """An optimal action by value iteration (discount 0.99); None where the game is over."""
+        """An optimal action by value iteration (discount 0.9); None where the game is over."""
         if self._task is None:
             raise _games.not_running("frozenlake", None)
         return None if self._over else ACTIONS[self._lake.best(self._state)]
@@ -130,8 +133,10 @@ class FrozenLake(Environment):
         """The observation's ``state_key`` of every state; all different."""
         return self._running().texts
 
-    def solve(self, gamma: float = 0.99) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Optimal V[s] and Q[s, a] of the present lake, discounted by ``gamma`` in [0, 1)."""
+    def solve(self, gamma: float = EXPERT_GAMMA) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Optimal V[s] and Q[s, a] of the present lake, discounted by ``gamma`` in [0, 1). Raises ConfigError."""
+        if not 0 <= gamma < 1:
+            raise ConfigError(f"environment 'frozenlake': gamma must be in [0, 1), got {gamma!r}")
         return self._running().solve(gamma)
 
     def _running(self) -> Lake:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections import deque
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +15,28 @@ from agentgym.environments import _games
 from agentgym.errors import MissingDependency
 from agentgym.types import Task
 
+#: the expert's discount: within 10 actions its policy reaches the goal as often as the best there is, to 0.2 %
+EXPERT_GAMMA: Final = 0.9
 #: transitions of a state and action: (probability, next state, reward, done)
 Model = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
 
 
 def gymnasium() -> Any:
+    """Gymnasium's module of FrozenLake. Raises MissingDependency where it is missing or too old."""
+    needed = "Run: pip install 'agentgym-turns[games]'"
     try:
-        return importlib.import_module("gymnasium.envs.toy_text.frozen_lake")
+        module = importlib.import_module("gymnasium.envs.toy_text.frozen_lake")
     except ImportError as error:
         raise MissingDependency(
             f"environment 'frozenlake' takes its rules from gymnasium, and {error.name or error} is not installed. "
-            "Run: pip install 'agentgym-turns[games]'"
+            f"{needed}"
         ) from error
+    if "success_rate" not in inspect.signature(module.FrozenLakeEnv.__init__).parameters:
+        raise MissingDependency(
+            "environment 'frozenlake' needs gymnasium 1.2.1 or later: the FrozenLake of the installed one has no "
+            f"success_rate. {needed}"
+        )
+    return module
 
 
 class Lake:
@@ -72,7 +83,7 @@ class Lake:
                     frontier.append(s)
         return distance
 
-    def solve(self, gamma: float = 0.99) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def solve(self, gamma: float = EXPERT_GAMMA) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Optimal V[s] and Q[s, a] by value iteration, to 1e-12. ``gamma`` < 1 also prefers shorter ways."""
         count = len(self.cells)
         reward, onward = np.zeros((count, 4)), np.zeros((count, 4, count))
@@ -92,7 +103,7 @@ class Lake:
     def best(self, s: int) -> int:
         """An optimal action in state ``s``."""
         if self._best is None:
-            self._best = [int(a) for a in np.round(self.solve()[1], 9).argmax(axis=1)]
+            self._best = [int(a) for a in np.round(self.solve(EXPERT_GAMMA)[1], 9).argmax(axis=1)]
         return self._best[s]
 
 

@@ -110,7 +110,7 @@ def test_the_expert_takes_a_shortest_way_on_firm_ice_and_doing_nothing_earns_not
 def test_the_expert_wins_as_often_as_the_model_says() -> None:
     env, task = FrozenLake(), FrozenLake().tasks("train", n=1, p=0.6)[0]
     env.reset(task)
-    best = env.solve(0.99)[1].round(9).argmax(axis=1)
+    best = env.solve(0.9)[1].round(9).argmax(axis=1)
     onward, reward = np.zeros((16, 16)), np.zeros(16)
     for s in range(16):
         for p, t, r, done in lake.FrozenLakeEnv(desc=task.data["desc"], success_rate=0.8).P[s][best[s]]:
@@ -172,6 +172,15 @@ def test_broken_maps_are_named(desc: Any) -> None:
         FrozenLake().reset(Task("frozenlake", "bad", data={"desc": desc}))
 
 
+def test_maps_may_repeat_where_the_draw_of_gymnasium_is_wanted() -> None:
+    env = FrozenLake()
+    tasks = env.tasks("train", n=400, distinct=False)
+    maps = {tuple(task.data["desc"]) for task in tasks}
+    assert len(maps) < 300
+    assert len({task.id for task in tasks}) == len({task.name for task in tasks}) == 400
+    assert maps.isdisjoint(tuple(task.data["desc"]) for task in env.tasks("test", n=100, distinct=False))
+
+
 def test_too_few_different_maps_is_an_error() -> None:
     with pytest.raises(ConfigError, match="different games"):
         FrozenLake().tasks("test", n=50, size=2)
@@ -186,5 +195,18 @@ def test_without_gymnasium_the_install_line_is_given(monkeypatch: pytest.MonkeyP
         raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(MissingDependency, match=r"pip install 'agentgym-turns\[games\]'"):
+    with pytest.raises(MissingDependency, match=r"gymnasium is not installed.*pip install 'agentgym-turns\[games\]'"):
         FrozenLake()
+
+
+def test_a_gymnasium_without_success_rates_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake.FrozenLakeEnv, "__init__", lambda self, desc=None, is_slippery=True: None)
+    with pytest.raises(MissingDependency, match=r"1\.2\.1 or later"):
+        FrozenLake()
+
+
+def test_a_discount_that_never_converges_is_refused() -> None:
+    env = FrozenLake()
+    env.reset(env.tasks("train", n=1)[0])
+    with pytest.raises(ConfigError, match="gamma"):
+        env.solve(1.0)
