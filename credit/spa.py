@@ -26,9 +26,9 @@ What is paid (``residual``), with ``G_t`` the undiscounted return-to-go:
 
 Measured, tabular policy on Quest, return-to-go at gamma .97, whitened, 60 updates of 64 episodes, mean success at the
 end: 5 rooms, 3 chests, estimator fitted to 600 half-random demonstrations of a smaller game and frozen, 3 seeds:
-outcome .30, ``last`` .49, ``none`` .81, besides the outcome .82. 4 rooms, 2 chests, estimator fitted to the policy's own
-episodes only (2 % succeed), 4 seeds that spread by .2: outcome .51, ``last`` .55, ``none`` .46, besides .50; plain .00,
-where the grounding bonus pays for not finishing.
+outcome .30, ``last`` .49, ``none`` .81, besides the outcome .82. 4 rooms, 2 chests, estimator fitted to the policy's
+own episodes only (2 % succeed), 4 seeds that spread by .2: outcome .51, ``last`` .55, ``none`` .46, besides .50;
+plain .00, where the grounding bonus pays for not finishing.
 
 ``sum_preserving=False`` pays the credit *besides* the outcome (a kept terminal potential), with a ``weight`` that must
 be stated, since the two are on no common scale: where rewards are normalised a rare outcome can drown the credit.

@@ -10,9 +10,9 @@ trunk      input                                                                
 =========  =====================================================================  =============  ===================
 
 All are causal: what position t gives follows from turns up to t alone. ``words`` sees one turn at a time, so credit is
-where its cause is; the others remember, and may credit an event some turns late. For states, ``policy`` and ``lora`` take the
-hidden state at turn t - 1's last token as state t (the action is in it, its answer is not) and zeros as state 0,
-unless the feature service also has ``states(episodes)`` -> per episode float32 ``[turns + 1, width]``.
+where its cause is; the others remember, and may credit an event some turns late. For states, ``policy`` and ``lora``
+take the hidden state at turn t - 1's last token as state t (the action is in it, its answer is not) and zeros as
+state 0, unless the feature service also has ``states(episodes)`` -> per episode float32 ``[turns + 1, width]``.
 """
 
 from __future__ import annotations
