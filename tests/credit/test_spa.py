@@ -255,7 +255,7 @@ def test_credit_besides_the_outcome_is_paid_with_its_weight() -> None:
         ({"beta": float("nan")}, "beta"),
         ({"refit_every": 0}, "refit_every"),
         ({"trunk": "word"}, "'words'"),
-        ({"trunk": {"words": {"hiden": 3}}}, "hiden"),
+        ({"trunk": {"words": {"hidde": 3}}}, "hidde"),
         ({"fit": {"epoch": 3}}, "'epochs'"),
         ({"capacity": 0}, "capacity"),
     ],
