@@ -177,7 +177,6 @@ class CreditPipeline:
         )
         if critic is None and getattr(self.estimator, "requires_critic", False):
             values.tokens = self.services.offered["critic"].values(live)
-            values.critic = [[_first_values(turns) for turns in group] for group in values.tokens]
         return values
 
 
@@ -194,19 +193,16 @@ def _how(missing: set[str]) -> str:
     return ", which a trainer offers (in 'agentgym credit explain': --model CHECKPOINT)"
 
 
-def _first_values(turns: list[Array]) -> Array:
-    """The value at each turn's beginning; a turn that drew no token has that of the next one that did."""
-    out, after = np.zeros(len(turns)), 0.0
-    for t in range(len(turns) - 1, -1, -1):
-        after = out[t] = turns[t][0] if len(turns[t]) else after
-    return out
-
-
 def _score(rewarder: TurnRewarder, groups: list[Group]) -> None:
     for group in groups:
         for episode in group:
             rewarder.reset(episode.task)
-            values = [rewarder.score(episode, turn) for turn in range(len(episode.turns))]
+            at_once = getattr(rewarder, "scores", None)
+            values = (
+                at_once(episode)
+                if at_once is not None
+                else [rewarder.score(episode, turn) for turn in range(len(episode.turns))]
+            )
             add_component(episode, rewarder.name, values)
 
 

@@ -89,7 +89,10 @@ class Values:
 
 @runtime_checkable
 class TurnRewarder(Protocol):
-    """Scores one turn after its transition from the past alone; adds the component ``name``."""
+    """Scores one turn after its transition from the past alone; adds the component ``name``.
+
+    ``scores(episode)``, optional, gives all turns at once where that is cheaper; it must give the same numbers.
+    """
 
     name: str
 

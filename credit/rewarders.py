@@ -30,6 +30,11 @@ class Outcome:
             return 0.0
         return record.outcome if self.success_reward is None else self.success_reward * record.success
 
+    def scores(self, record: Episode) -> list[float]:
+        """All turns at once."""
+        turns = len(record.turns)
+        return [0.0] * (turns - 1) + [self.score(record, turns - 1)] if turns else []
+
 
 class _Penalty(ABC):
     """``-penalty`` on every turn that :meth:`due` names; ``cap`` bounds the sum over an episode (None: unbounded)."""
@@ -58,6 +63,14 @@ class _Penalty(ABC):
         amount = self.penalty if self.cap is None else min(self.penalty, self.cap - self._paid)
         self._paid += amount
         return -amount
+
+    def scores(self, record: Episode) -> list[float]:
+        """All turns of an episode at once, from its beginning."""
+        out = [0.0] * len(record.turns)
+        for turn in record.turns:
+            if self.due(turn):
+                out[turn.index] = self.score(record, turn.index)
+        return out
 
 
 class InvalidPenalty(_Penalty):

@@ -141,7 +141,7 @@ def _services(model: Path | None, judge_url: str | None, judge_model: str) -> Se
 
         offered["judge"] = Judge(judge_url, model=judge_model)
     if model is not None:
-        from agentgym import load_policy
+        from agentgym.policies import load_policy
         from agentgym.policies.scorers import HFFeatures, HFScorer
 
         policy: Any = load_policy(str(model))
