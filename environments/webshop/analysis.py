@@ -2,7 +2,7 @@
 
 Standard tokenizer (word boundaries of Unicode's UAX #29, emoji kept as tokens, pieces of at most 255 characters),
 possessives stripped, lower case, 33 stop words, Porter's stemmer. Every character becomes one letter that stands for
-its class, and one regular expression over those letters cuts the text; it never backtracks, so time is linear.
+its class, and one regular expression over those letters cuts the text; no part is tried twice, so time is linear.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import Final
 
 from agentgym.environments.webshop.porter import stem
 
-STOP_WORDS: Final = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
-    "to was will with".split()
+_STOP_WORDS_TEXT: Final = (
+    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they "
+    "this to was will with"
 )
+STOP_WORDS: Final = frozenset(_STOP_WORDS_TEXT.split())
 #: Lucene cuts longer tokens into pieces of this length
 MAX_TOKEN: Final = 255
 
-# A letter, N digit, K katakana, I ideograph or hiragana, S south-east Asian, E mark that attaches, U joining underscore,
+# A letter, N digit, K katakana, I ideograph or hiragana, S south-east Asian, E mark that attaches, U underscore,
 # M between letters, B and Q between letters or digits, C between digits, P picture, Z joiner, G regional, X other
 _MARKS: Final = {
     "M": ":\u00b7\u05f4\u2027\ufe13\ufe55\uff1a",
@@ -35,8 +36,8 @@ _PICTURES: Final = (
     "25c0 25fb-25fe 2600-2605 2607-2612 2614-2685 2690-2705 2708-2712 2714 2716 271d 2721 2728 2733-2734 2744 2747 "
     "274c 274e 2753-2755 2757 2763-2767 2795-2797 27a1 27b0 27bf 2934-2935 2b05-2b07 2b1b-2b1c 2b50 2b55 3030 303d "
     "3297 3299 1f000-1f0ff 1f10d-1f10f 1f12f 1f16c-1f171 1f17e-1f17f 1f18e 1f191-1f19a 1f1ad-1f1e5 1f201-1f20f 1f21a "
-    "1f22f 1f232-1f23a 1f23c-1f23f 1f249-1f3fa 1f400-1f53d 1f546-1f64f 1f680-1f6ff 1f774-1f77f 1f7d5-1f7ff 1f80c-1f80f "
-    "1f848-1f84f 1f85a-1f85f 1f888-1f88f 1f8ae-1f8ff 1f90c-1f93a 1f93c-1f945 1f947-1fffd"
+    "1f22f 1f232-1f23a 1f23c-1f23f 1f249-1f3fa 1f400-1f53d 1f546-1f64f 1f680-1f6ff 1f774-1f77f 1f7d5-1f7ff "
+    "1f80c-1f80f 1f848-1f84f 1f85a-1f85f 1f888-1f88f 1f8ae-1f8ff 1f90c-1f93a 1f93c-1f945 1f947-1fffd"
 )
 _SCRIPTS: Final = {"KATAKANA": "K", "HALFWIDTH KATAKANA": "K", "CJK": "I", "HIRAGANA": "I", "IDEOGRAPHIC": "I"}
 _SOUTH_EAST: Final = ("THAI ", "LAO ", "MYANMAR ", "KHMER ", "NEW TAI ", "TAI ")
@@ -93,8 +94,8 @@ _DIGITS: Final = f"N{_ATTACHED}(?:(?:[CBQ]{_ATTACHED})?N{_ATTACHED})*+"
 _UNIT: Final = f"(?:(?:{_LETTERS}|{_DIGITS})++|(?:K{_ATTACHED})++)"
 _JOINT: Final = f"(?:U{_ATTACHED})"
 _TOKEN: Final = re.compile(
-    f"{_JOINT}*+{_UNIT}(?:{_JOINT}++{_UNIT})*+{_JOINT}*+"
-    f"|I{_ATTACHED}|(?:S{_ATTACHED})++|PE*+(?:ZPE*+)*+|GE*+GE*+"
+    f"{_JOINT}*+{_UNIT}(?:{_JOINT}++{_UNIT})*+{_JOINT}*+|I{_ATTACHED}|(?:S{_ATTACHED})++|PE*+(?:ZPE*+)*+|GE*+GE*+"
+    f"|(?P<skipped>{_JOINT}++)"  # underscores without a word: taken whole, or each would be a new start
 )
 
 
@@ -103,6 +104,8 @@ def tokens(text: str) -> list[str]:
     found: list[str] = []
     for match in _TOKEN.finditer(text.translate(_CLASSES)):
         start, end = match.span()
+        if match["skipped"]:
+            continue
         if end - start <= MAX_TOKEN:
             found.append(text[start:end])
         else:

@@ -2,7 +2,7 @@
 
 Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009, as ``BM25Similarity`` of Lucene 8 computes it::
 
-    score(q, d) = sum over terms t of q:  n_t * ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * l / L))
+    score(q, d) = sum over t in q:  n_t * ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * l / L))
 
 ``n_t``: how often t is in the query; ``l``: the document's length in terms, after Lucene's one-byte encoding (exact up
 to 39, then four significant bits); ``L``: the mean of the true lengths. Every term's score is float32, their sum is
@@ -49,7 +49,9 @@ class Index:
         docs, frequencies, lengths = self._postings(documents, rank)
         self._weigh(docs, frequencies, lengths)
 
-    def _postings(self, documents: Sequence[str], rank: list[int]) -> tuple[list[list[int]], list[list[int]], list[int]]:
+    def _postings(
+        self, documents: Sequence[str], rank: list[int]
+    ) -> tuple[list[list[int]], list[list[int]], list[int]]:
         docs: list[list[int]] = []
         frequencies: list[list[int]] = []
         lengths: list[int] = []

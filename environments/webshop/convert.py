@@ -63,9 +63,7 @@ def _product(
     )
 
 
-def finished_product(
-    row: Mapping[str, Any], made: Mapping[str, Any], said: Any, nouns: Any, counted: bool
-) -> Product:
+def finished_product(row: Mapping[str, Any], made: Mapping[str, Any], said: Any, nouns: Any, counted: bool) -> Product:
     """A product of the packs, as the original's ``load_products`` leaves it."""
     prices = tuple(float(price) for price in row["pricing"] or [DEFAULT_PRICE])
     return _product(

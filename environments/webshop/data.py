@@ -110,37 +110,47 @@ def _json(path: Path, text: str, kind: type, where: str = "") -> Any:
 def _read(products: Path, attributes: Path | None, human: Path | None, nouns: Path | None) -> Catalogue:
     if nouns is None:
         raise DataError(
-            f"{products.parent} holds no title_nouns*.json: the type reward needs the nouns of the titles. Make it once "
-            f"with 'python -m agentgym.environments.webshop.nouns {products.parent}' (needs spaCy and en_core_web_sm)."
+            f"{products.parent} holds no title_nouns*.json: the type reward needs the nouns of the titles. Make it "
+            f"once with: python -m agentgym.environments.webshop.nouns {products.parent} (needs spaCy, en_core_web_sm)."
         )
     made = _json(attributes, _text(attributes), dict) if attributes else {}
     said = _json(human, _text(human), dict) if human else {}
     tagged = _json(nouns, _text(nouns), dict)
-    rows = pack_rows(products) if ".jsonl" in products.name else original_rows(products)
-    make: Callable[..., Product | None] = finished_product if ".jsonl" in products.name else raw_product
-    counted = any(isinstance(n, list) and len(set(map(str, n))) < len(n) for n in tagged.values())
-    kept: dict[str, Product] = {}
-    for where, row in rows:
-        asin = row.get("asin")
-        if not isinstance(asin, str) or not asin:
-            raise DataError(f"{where}: a product needs a text 'asin', got {asin!r}. Get the file again.")
-        if asin in kept and make is raw_product:
-            continue  # the original drops later ones
-        about = (_mapping(made, asin, attributes), said.get(asin), tagged.get(asin), counted)
-        try:
-            product = make(row, *about)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
-            raise DataError(f"{where}: product {asin!r} is not usable ({error!r}). Get the file again.") from error
-        if product is not None:
-            if product.asin in kept:
-                raise DataError(f"{where}: product {asin!r} occurs twice. Get the file again.")
-            kept[product.asin] = product
-    if not kept:
-        raise DataError(f"{products} holds no product; expected at least one")
-    untagged = [p.asin for p in kept.values() if p.asin not in tagged]
+    counted = any(isinstance(words, list) and len(set(map(str, words))) < len(words) for words in tagged.values())
+
+    def about(asin: str) -> tuple[Any, ...]:
+        return _mapping(made, asin, attributes), said.get(asin), tagged.get(asin), counted
+
+    kept = _products(products, about)
+    untagged = [asin for asin in kept if asin not in tagged]
     if untagged:
         raise DataError(f"{nouns}: has no nouns for {len(untagged)} of {len(kept)} products, first {untagged[0]!r}")
     return Catalogue(list(kept.values()), str(products))
+
+
+def _products(path: Path, about: Callable[[str], tuple[Any, ...]]) -> dict[str, Product]:
+    """The products of a file by id. ``about``: what the other files say of one."""
+    finished = ".jsonl" in path.name
+    make: Callable[..., Product | None] = finished_product if finished else raw_product
+    kept: dict[str, Product] = {}
+    for where, row in pack_rows(path) if finished else original_rows(path):
+        asin = row.get("asin")
+        if not isinstance(asin, str) or not asin:
+            raise DataError(f"{where}: a product needs a text 'asin', got {asin!r}. Get the file again.")
+        if asin in kept:
+            if finished:
+                raise DataError(f"{where}: product {asin!r} occurs twice. Get the file again.")
+            continue  # as the original: the first one counts
+        others = about(asin)
+        try:
+            product = make(row, *others)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
+            raise DataError(f"{where}: product {asin!r} is not usable ({error!r}). Get the file again.") from error
+        if product is not None:
+            kept[asin] = product
+    if not kept:
+        raise DataError(f"{path} holds no product; expected at least one")
+    return kept
 
 
 def _mapping(table: Mapping[str, Any], asin: str, path: Path | None) -> Mapping[str, Any]:

@@ -98,7 +98,7 @@ class WebShop(Environment):
         self._task: Task | None = None
 
     def tasks(self, split: str = "train", **options: Any) -> TaskSet:
-        """The tasks of a split in a fixed order. Options: ``kinds`` (categories), ``n`` (how many, drawn by ``seed``)."""
+        """The tasks of a split in a fixed order. Options: ``kinds`` (categories), ``n`` (so many, by ``seed``)."""
         for name in options:
             if name not in ("kinds", "n", "seed"):
                 raise unknown(f"option of WebShop split {split!r}", name, ("kinds", "n", "seed"))

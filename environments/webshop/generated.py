@@ -94,5 +94,3 @@ def _request(kind: Kind, asked: tuple[str, ...]) -> str:
     """The beginning of the instruction, in the form of the original's synthetic ones."""
     first, *rest = asked
     return f"Find me {first} {kind.name}" + (f" with {', '.join(rest)}" if rest else "")
-
-

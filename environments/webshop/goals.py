@@ -186,8 +186,8 @@ def read_goal(data: Mapping[str, Any], catalogue: Catalogue, where: str) -> Goal
         product = catalogue.get(asin)
         if product is None:
             raise DataError(
-                f"{where}: its product {asin!r} is not in {catalogue.source} ({len(catalogue)} products). The task is of "
-                "another catalogue; use the files that it was made from."
+                f"{where}: its product {asin!r} is not in {catalogue.source} ({len(catalogue)} products). The task is "
+                "of another catalogue; use the files that it was made from."
             )
         mapped = {str(k): str(v) for k, v in options.items()} if isinstance(options, dict) else tuple(map(str, options))
         attributes = tuple(map(str, data["attributes"]))

@@ -8,6 +8,7 @@ reads every product file in FOLDER and writes ``FOLDER/title_nouns.json``: produ
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -26,9 +27,7 @@ MODEL = "en_core_web_sm"
 def spacy_tagger() -> Tagger:
     """spaCy's small English model; MissingDependency where it is not installed."""
     try:
-        import spacy
-
-        model: Any = spacy.load(MODEL)
+        model: Any = importlib.import_module("spacy").load(MODEL)
     except (ImportError, OSError) as error:
         raise MissingDependency(
             f"tagging titles needs spaCy and its model {MODEL}: pip install spacy && python -m spacy download {MODEL}"

@@ -88,9 +88,11 @@ def done_page(asin: str, chosen: Mapping[str, str], score: float) -> list[Node]:
     texts = (
         "Thank you for shopping with us!", "Your code: ", "None", " (Paste it in your MTurk interface.)", "Purchased",
         "asin", asin, "options", options, "attrs", "None", "category", "None", "query", "None", "product category",
-        "None", "Target", "asin", "options", "attrs", "price upper", "instuction text", "category", "product category",
+        "None", "Target", "asin", "options", "attrs", "price upper",
+        "instuction text",  # codespell:ignore instuction
+        "category", "product category",
         "query", "Goal ", "None", "Reward", "Your score (min 0.0, max 1.0)", str(score), "Reward Details ", "None",
-    )  # fmt: skip  # codespell:ignore instuction
+    )  # fmt: skip
     return [(TEXT, text) for text in texts]
 
 

@@ -1,9 +1,9 @@
 """Porter's stemmer as Lucene runs it: the algorithm of 1980 with the author's own three departures.
 
 M. F. Porter, "An algorithm for suffix stripping", Program 14(3), 1980; the departures of his later reference
-implementation: words of one or two letters stay, ``-abli`` became ``-bli``, and ``-logi`` goes to ``-log``. Equal on all
-terms of Lucene's recorded index (tests), and to NLTK's ``PorterStemmer(MARTIN_EXTENSIONS)``; Snowball's "porter" lacks
-the departures.
+implementation: words of one or two letters stay, ``-abli`` became ``-bli``, and ``-logi`` goes to ``-log``. Equal on
+all terms of Lucene's recorded index (tests), and to NLTK's ``PorterStemmer(MARTIN_EXTENSIONS)``; Snowball's "porter"
+lacks the departures.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ _STEP2: Final = {
     "iveness": "ive", "fulness": "ful", "ousness": "ous", "aliti": "al", "iviti": "ive", "biliti": "ble",
     "logi": "log",
 }  # fmt: skip
-_STEP3: Final = {"icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic", "ful": "", "ness": ""}
-_STEP4: Final = "al ance ence er ic able ible ant ement ment ent ion ou ism ate iti ous ive ize".split()
+_STEP3: Final = {"icate": "ic", "alize": "al", "iciti": "ic", "ical": "ic", "ful": "", "ness": ""}
+_STEP3["ative"] = ""  # codespell:ignore ative
+_ENDINGS: Final = "al ance ence er ic able ible ant ement ment ent ion ou ism ate iti ous ive ize"  # codespell:ignore
+_STEP4: Final = _ENDINGS.split()
 
 
 def _longest_first(suffixes: list[str] | dict[str, str]) -> tuple[str, ...]:

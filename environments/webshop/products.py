@@ -33,7 +33,8 @@ class Product:
     """One product.
 
     ``asin``        its id, upper case; links show it in lower case
-    ``category``    coarse (``fashion``); ``query``: what it was found by; ``product_category``: a path with ``›``
+    ``category``    coarse (``fashion``); ``query``: what it was found by
+    ``product_category``  a path, its parts divided by U+203A
     ``prices``      one price, or the two ends of a range, in dollars; ``price_tag``: as shown
     ``options``     option name -> values, both lower case
     ``nouns``       nouns of the title, lower case, with repeats: what the type reward compares
@@ -69,7 +70,7 @@ class Product:
     @property
     def categories(self) -> frozenset[str]:
         """The parts of the category path."""
-        return frozenset(part.strip() for part in self.product_category.split("›"))
+        return frozenset(part.strip() for part in self.product_category.split("\u203a"))
 
     @property
     def texts(self) -> tuple[str, str, str]:
@@ -138,4 +139,3 @@ class Catalogue:
                         self._searches.pop(next(iter(self._searches)))
                     self._searches[query] = found
         return found
-

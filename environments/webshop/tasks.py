@@ -11,7 +11,13 @@ from typing import Any, Final
 from agentgym.environments.webshop.data import check_size, load
 from agentgym.environments.webshop.generated import GENERATED_SPLITS, generated_catalogue, generated_goals
 from agentgym.environments.webshop.goals import (
-    SPLITS, Entry, PriceTables, goal_data, ordered_goals, read_goal, split_goals,
+    SPLITS,
+    Entry,
+    PriceTables,
+    goal_data,
+    ordered_goals,
+    read_goal,
+    split_goals,
 )  # fmt: skip
 from agentgym.environments.webshop.products import Catalogue
 from agentgym.environments.webshop.reward import Goal
@@ -29,7 +35,7 @@ _GENERATED: Final = "generated"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where goals come from: ``products`` (catalogue size), ``goals`` (synthetic | human), ``prices``, ``price_seed``."""
+    """Where goals come from; the fields are options of :class:`~agentgym.environments.webshop.env.WebShop`."""
 
     data: str | None
     products: str
@@ -64,7 +70,7 @@ _PRICES: Final = PriceTables()
 
 
 def split_tasks(split: str, source: Source, kinds: Any = None, n: int | None = None, seed: int = 0) -> TaskSet:
-    """The tasks of a split in the order of the goals. ``kinds``: categories to keep; ``n``: how many, drawn by ``seed``."""
+    """The tasks of a split in the order of the goals. ``kinds``: categories to keep; ``n``: so many, by ``seed``."""
     if split not in ALL_SPLITS:
         raise unknown("split of environment 'webshop'", str(split), ALL_SPLITS)
     generated = split in GENERATED_SPLITS

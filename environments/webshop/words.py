@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-BRANDS: Final = (
+_BRANDS_TEXT: Final = (
     "Norvale Quillmere Brastow Ellowick Fenharrow Tindlecot Marrowby Oskelund Pellbrook Ravensey Thistlowe Umberlin "
     "Vexholm Wrenfold Yarrowick Zandrell"
-).split()
+)
+BRANDS: Final = _BRANDS_TEXT.split()
 
 #: option -> values; a product offers a few of them
 OPTIONS: Final = {
     "color": (
-        "black, white, navy blue, forest green, wine red, charcoal, beige, sky blue, mustard yellow, dusty pink, silver, "
-        "burgundy, teal, lavender, orange, khaki"
+        "black, white, navy blue, forest green, wine red, charcoal, beige, sky blue, mustard yellow, dusty pink, "
+        "silver, burgundy, teal, lavender, orange, khaki"
     ),
     "size": "x-small, small, medium, large, x-large, xx-large",
     "shoe size": "6, 6.5, 7, 7.5, 8, 8.5, 9, 9.5, 10, 11",
@@ -59,8 +60,8 @@ grocery: Pantry > Drinks:
     herbal teas | flavor, pack | 5 40; cocoa powders | flavor, pack | 6 38; oat milks | flavor, pack | 5 45;
     coffee beans | flavor, pack | 9 70
 electronics: Devices > Audio:
-    wireless earbuds | color | 25 180; bluetooth speakers | color, plug | 20 160; desk microphones | color, plug | 30 190;
-    clock radios | color, plug | 15 70
+    wireless earbuds | color | 25 180; bluetooth speakers | color, plug | 20 160;
+    desk microphones | color, plug | 30 190; clock radios | color, plug | 15 70
 electronics: Devices > Accessories:
     charging cables | color, length | 6 30; memory cards | capacity | 9 90; tablet stands | color | 12 60;
     power banks | color, capacity | 18 95
@@ -71,7 +72,7 @@ garden: Home Living > Furniture:
     folding chairs | color | 25 120; bookshelves | color, style | 50 260; coat racks | color, style | 18 110;
     console tables | color, style | 70 380
 office: Stationery > Writing:
-    dotted notebooks | color, ruling | 6 28; gel pens | color, pack | 4 26; sketch pads | dimensions, pack | 8 44;
+    pocket notebooks | color, ruling | 6 28; gel pens | color, pack | 4 26; sketch pads | dimensions, pack | 8 44;
     desk planners | color, ruling | 9 38
 office: Stationery > Organizing:
     letter trays | color, style | 10 48; pencil cases | color, size | 6 30; cork boards | dimensions, style | 14 75;
@@ -85,20 +86,20 @@ sports: Recreation > Games:
 """
 
 _ATTRIBUTES: Final = {
-    "fashion": "machine washable, quick drying, fleece lined, wind resistant, slim fit, loose fit, long sleeve, hooded, "
-    "stretch fabric, hidden pockets, organic cotton, wrinkle free",
-    "shoes": "slip resistant, memory foam, arch support, water repellent, rubber sole, vegan leather, breathable mesh, "
-    "removable insole, steel shank, ankle support, cushioned heel",
-    "beauty": "cruelty free, paraben free, fragrance free, long lasting, sulfate free, plant based, for sensitive skin, "
-    "travel friendly, dermatologist tested, fast absorbing, non greasy",
+    "fashion": "machine washable, quick drying, fleece lined, wind resistant, slim fit, loose fit, "
+    "long sleeve, hooded, stretch fabric, hidden pockets, organic cotton, wrinkle free",
+    "shoes": "slip resistant, memory foam, arch support, water repellent, rubber sole, vegan leather, "
+    "breathable mesh, removable insole, steel shank, ankle support, cushioned heel",
+    "beauty": "cruelty free, paraben free, fragrance free, long lasting, sulfate free, plant based, "
+    "for sensitive skin, travel friendly, dermatologist tested, fast absorbing, non greasy",
     "grocery": "gluten free, dairy free, non gmo, low sodium, no added sugar, high protein, kosher certified, "
     "individually wrapped, slow roasted, nut free, shelf stable",
-    "electronics": "fast charging, noise cancelling, water resistant, long battery life, plug and play, braided cord, "
-    "high definition, voice control, compact size, shock proof, easy pairing",
+    "electronics": "fast charging, noise cancelling, water resistant, long battery life, plug and play, "
+    "braided cord, high definition, voice control, compact size, shock proof, easy pairing",
     "garden": "easy assembly, solid wood, fade resistant, space saving, heavy duty, hand made, scratch proof, "
     "eco friendly, easy clean, height adjustable, metal frame",
-    "office": "acid free, refillable, smear proof, lay flat, recycled paper, spiral bound, stackable, magnetic closure, "
-    "non toxic, hard cover, anti tear",
+    "office": "acid free, refillable, smear proof, lay flat, recycled paper, spiral bound, stackable, "
+    "magnetic closure, non toxic, hard cover, anti tear",
     "sports": "non slip, sweat proof, extra thick, carry strap, latex free, odor free, hand painted, smooth edges, "
     "impact absorbing, beginner friendly, storage bag included",
 }
@@ -122,12 +123,12 @@ def _kinds() -> tuple[Kind, ...]:
     found, category, department = [], "", ""
     for line in _TYPES.strip().split("\n"):
         if not line.startswith(" "):
-            category, department, _ = _parts(line + " ", ":") + ("",)
+            category, department, _ = (*_parts(line + " ", ":"), "")
             continue
         for entry in _parts(line, ";"):
             name, options, prices = _parts(entry, "|")
             low, high = map(float, prices.split())
-            path = f"{department.replace('>', '›')} › {name.title()}"
+            path = " > ".join([department, name.title()]).replace(">", "\u203a")
             found.append(Kind(category, path, name, _parts(options), (low, high)))
     return tuple(found)
 

@@ -20,14 +20,16 @@ PRICES = {"B0SHOE0001": 42.0, "B0SHOE0002": 70.0, "B0LAMP0001": 30.0}
 def products() -> tuple[Product, ...]:
     """Two shoes of one type and a lamp; texts of blanks, a shared option value, quotes and no ASCII among them."""
     shoe = {
-        "category": "fashion", "query": "loafers", "product_category": "Clothing › Shoes › Loafers",
+        "category": "fashion", "query": "loafers", "product_category": "Clothing \u203a Shoes \u203a Loafers",
         "attributes": ("rubber sole", "slip resistant"),
     }  # fmt: skip
     return (
         Product(
             asin="B0SHOE0001", title="Acme Leather Loafers", description="Made for rain.",
             bullets=("Soft leather ", "", "\n"), prices=(42.0,), price_tag="$42.0",
-            options={"size": ("8", "large", "x-large"), "color": ("yellow", "light blue", "été"), "fit": ("large", "slim")},
+            options={
+                "size": ("8", "large", "x-large"), "color": ("yellow", "light blue", "été"), "fit": ("large", "slim"),
+            },
             nouns=("acme", "leather", "loafers"), rating="4.5",
             reviews=(Review("Good", "4", "I like them."),), request="Find me loafers with rubber sole",
             request_attributes=("rubber sole",), **shoe,
@@ -37,8 +39,9 @@ def products() -> tuple[Product, ...]:
             price_tag="$60.0 to $80.0", options={}, nouns=("bolt", "canvas", "loafers"), **shoe,
         ),
         Product(
-            asin="B0LAMP0001", title="Table Lamp", description="Warm light", bullets=("Metal",), category="garden",
-            query="lamps", product_category="Home › Lighting › Lamps", attributes=("metal frame",), prices=(30.0,),
+            asin="B0LAMP0001", title="Table Lamp", description="Warm light", bullets=("Metal",),
+            category="garden", query="lamps", product_category="Home \u203a Lighting \u203a Lamps",
+            attributes=("metal frame",), prices=(30.0,),
             price_tag="$30.0", options={}, nouns=("table", "lamp"),
         ),
     )  # fmt: skip
