@@ -34,6 +34,8 @@ class InfoGain:
                          opening of the default ActionFormat, ``<action>``. Set it to the recipe's own format
     ``gold``             key of the answers in ``task.data`` or ``episode.info``; default: the first of ``answers``,
                          ``answer``, ``gold`` that is there. A text or a list of texts
+    ``answer``           the same answer for every task, where the environment has a last word: the action that ends
+                         every solution, for example
     ``strip_reasoning``  cut the sampled ``think_tag`` blocks out of the contexts, so that guessing the answer in the
                          reasoning earns nothing; needs tags that are single tokens. Prompts stay as recorded, also
                          where a layout repeats earlier responses in them
@@ -55,6 +57,7 @@ class InfoGain:
         clip: float | None = 2.0,
         prefix: str | None = None,
         gold: str | None = None,
+        answer: str | None = None,
         strip_reasoning: bool = False,
         think_tag: str = "think",
         weight: float = 1.0,
@@ -63,7 +66,10 @@ class InfoGain:
             raise ConfigError(f"igpo: gain must be log_prob_diff or prob_diff, got {gain!r}")
         if clip is not None and not clip > 0:
             raise ConfigError(f"igpo: clip must be > 0 or null, got {clip}")
+        if answer is not None and (gold is not None or not answer.strip()):
+            raise ConfigError(f"igpo: answer is a text, and goes without gold; got {answer!r} and gold {gold!r}")
         self.gain, self.clip, self.gold, self.weight = gain, clip, gold, weight
+        self.answer = answer
         self.prefix = ActionFormat().render("\0").partition("\0")[0] if prefix is None else prefix
         self.strip_reasoning, self.think_tag = strip_reasoning, think_tag
         self._report: dict[str, float] = {}
@@ -71,7 +77,7 @@ class InfoGain:
     async def apply(self, groups: list[Group], svc: Services, step: int) -> None:
         """Score all episodes in one call. Raises CreditError for an episode without token rows."""
         episodes = [episode for group in groups for episode in group if episode.turns]
-        answers = [gold_answers(episode, self.gold) for episode in episodes]
+        answers = [[self.answer] if self.answer else gold_answers(episode, self.gold) for episode in episodes]
         scorer = svc.offered["scorer"]
         thoughts = Thoughts.of(scorer, self.think_tag) if self.strip_reasoning else None
         found = beliefs(scorer, episodes, answers, self.prefix, thoughts)

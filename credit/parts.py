@@ -93,6 +93,11 @@ class Parts:
             if key in state:
                 part.load_state_dict(state[key])
 
+    def close(self) -> None:
+        """Free files and connections."""
+        for _, part in self._with("close"):
+            part.close()
+
 
 def _flat(found: Iterable[tuple[str, Mapping[str, float] | None]], prefix: str = "") -> dict[str, float]:
     return {f"credit/{key}/{prefix}{k}": float(v) for key, values in found for k, v in (values or {}).items()}

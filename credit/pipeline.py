@@ -94,7 +94,7 @@ class CreditPipeline:
     @classmethod
     def from_recipe(cls, recipe: Recipe, services: Services | None = None) -> CreditPipeline:
         """The pipeline of a recipe; ``rl.success_reward`` and ``rl.invalid_penalty`` are short forms of modules."""
-        credit: list[Spec] = list(recipe.credit)
+        credit: list[Spec] = [_completed(spec, recipe) for spec in recipe.credit]
         named = {spec if isinstance(spec, str) else next(iter(spec), "") for spec in recipe.credit}
         short: dict[str, dict[str, Any]] = {}
         if recipe.rl.success_reward is not None:
@@ -178,6 +178,15 @@ class CreditPipeline:
         if critic is None and getattr(self.estimator, "requires_critic", False):
             values.tokens = self.services.offered["critic"].values(live)
         return values
+
+
+def _completed(spec: Spec, recipe: Recipe) -> Spec:
+    """An entry of a recipe, with what the recipe says elsewhere: IGPO reads the answer where a response holds it."""
+    entry = {spec: {}} if isinstance(spec, str) else spec
+    if not isinstance(entry, Mapping) or list(entry) != ["igpo"] or "prefix" in (entry["igpo"] or {}):
+        return spec
+    prefix = recipe.format.build().render("\0").partition("\0")[0]
+    return {"igpo": {"prefix": prefix, **(entry["igpo"] or {})}}
 
 
 def live_groups(groups: Sequence[Group]) -> list[Group]:

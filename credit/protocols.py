@@ -20,6 +20,7 @@ and these methods, each optional, called by :class:`agentgym.credit.CreditPipeli
                                  episodes of the starting policy. Returns metrics
 ``augment(context)``             makes the part a PromptAugmenter
 ``split(episode)``               a word; episodes of a group with different words get separate statistics
+``close()``                      at the end of a run
 ``state_dict()``/``load_state_dict()``  nested dicts and lists of plain values and NumPy arrays
 
 Nothing of this is called in evaluation except ``augment`` with ``mode="eval"``, which must change nothing.
@@ -65,6 +66,8 @@ class Services:
     ``policy``    a :class:`TextGenerator`: the policy itself, answering a free prompt
     ``judge``     a :class:`TextGenerator`: a model behind an endpoint (:mod:`agentgym.judge`)
     ``critic``    a :class:`Critic`: values of the trainer's value model
+    ``trunk``     an object with ``clone_for_training(rank, seed)``: copies of the starting policy with adapters, for
+                  estimators that are fitted on top (see :mod:`agentgym.credit.learned.lora`)
     """
 
     offered: Mapping[str, Any] = field(default_factory=dict)

@@ -94,7 +94,7 @@ def test_nobody_imports_upward(path: Path) -> None:
 
 
 #: the files that may name torch at import time, besides trainers/
-TORCH = re.compile(r"^(trainers/local/|agentgym/policies/)")
+TORCH = re.compile(r"^(trainers/local/|agentgym/policies/|credit/learned/(fitting|lora|networks)\.py)")
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
@@ -112,6 +112,8 @@ def test_torch_is_imported_by_trainers_and_model_policies_only(path: Path) -> No
         "import agentgym; agentgym.make('alfworld')",
         "import agentgym; agentgym.rollout, agentgym.load_policy('random'), agentgym.EpisodeStore",
         "import agentgym.credit; agentgym.credit.assign",
+        "from agentgym.credit.registry import REWARDERS, make_part; [make_part(name, {}) for name in REWARDERS]",
+        "from agentgym.credit.registry import ESTIMATORS, make_estimator; [make_estimator(n, {}) for n in ESTIMATORS]",
         "import agentgym.statistics, agentgym.evaluation",
         "from agentgym.config.loader import load_recipe; load_recipe('alfworld/tiny')",
         "import agentgym.trainers, agentgym.leaderboards, agentgym.sandbox",

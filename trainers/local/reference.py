@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -12,6 +13,20 @@ from agentgym.config.recipe import RLSection
 from agentgym.trainers.local.batch import TrainRow
 from agentgym.trainers.local.checkpoint import load_weights
 from agentgym.trainers.local.update import row_logprobs
+
+
+@contextlib.contextmanager
+def weights_of(model: nn.Module, checkpoint: Path) -> Iterator[None]:
+    """The model with a checkpoint's weights for a while; its own come back bit for bit."""
+    present = {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
+    load_weights(model, checkpoint)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if name in present:
+                    parameter.copy_(present[name])
 
 
 class Reference:
@@ -63,13 +78,8 @@ class ReferenceKeeper:
         if state:
             self.reference.load_state_dict(state)
         elif step and self.start.is_dir():
-            present = Reference(self.model)
-            load_weights(self.model, self.start)
-            self.reference = Reference(self.model)
-            with torch.no_grad():
-                for name, parameter in self.model.named_parameters():
-                    if name in present.kept:
-                        parameter.copy_(present.kept[name])
+            with weights_of(self.model, self.start):
+                self.reference = Reference(self.model)
 
     def before(self, step: int) -> Reference | None:
         """The reference of a step, made anew where it is due."""

@@ -6,15 +6,20 @@ Each is made when it is first used, so that a recipe pays for what its modules a
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from agentgym.config.recipe import Recipe
 from agentgym.credit.protocols import Services
+from agentgym.errors import ConfigError
 from agentgym.parsing import ActionFormat
 from agentgym.policy import BatchPolicy, Message, PolicyRequest, Sampling
 from agentgym.trainers.local.critic import ValueModel
+from agentgym.trainers.local.loss import plain_head
+from agentgym.trainers.local.reference import weights_of
 
 
 class Offer(Mapping[str, Any]):
@@ -77,6 +82,16 @@ class PolicyWriter:
                 future.set_result(answer.text)
 
 
+def starting_decoder(model: Any, run_dir: Path) -> Any:
+    """A copy of the policy's decoder with the weights that RL began with, also in a resumed run."""
+    plain = plain_head(model)
+    if plain is None:
+        raise ConfigError(f"trunk 'lora': {type(model).__name__} has no decoder apart from its output layer")
+    start = run_dir / "checkpoints" / "sft"
+    with weights_of(model, start) if start.is_dir() else contextlib.nullcontext():
+        return copy.deepcopy(plain[0])
+
+
 def make_services(recipe: Recipe, model: Any, tokenizer: Any, policy: Any, run_dir: Path) -> Services:
     """The services of a run; ``judge`` only where the recipe names an endpoint."""
 
@@ -100,9 +115,15 @@ def make_services(recipe: Recipe, model: Any, tokenizer: Any, policy: Any, run_d
             timeout=section.timeout, deadline=section.deadline, max_calls=section.max_calls, api_key_env=section.key,
         )  # fmt: skip
 
+    def trunk() -> Any:
+        from agentgym.credit.learned.lora import LoraTrunks
+
+        return LoraTrunks(starting_decoder(model, run_dir), int(model.config.get_text_config().hidden_size))
+
     factories: dict[str, Callable[[], Any]] = {
         "scorer": scorer,
         "features": features,
+        "trunk": trunk,
         "policy": lambda: PolicyWriter(policy),
         "critic": lambda: ValueModel(model, recipe.critic, recipe.rl, recipe.seed),
     }

@@ -285,6 +285,7 @@ class LocalTrainer:
     def _close(self) -> None:
         self.engine.close()
         self.eval_engine.close()
+        self.credit.parts.close()
         self.env.close()
         self.log.close()
         self.progress.close()

@@ -235,6 +235,46 @@ def test_a_copy_of_an_adapted_policy_is_refused(played):
     ]  # fmt: skip
 
 
+# --- services
+
+
+@pytest.mark.parametrize("trunk", ["policy", {"lora": {"rank": 2}}])
+def test_spa_on_the_policys_own_states_resumes_exactly(trunk, tmp_path):
+    recipe = toy_recipe(
+        credit=[{"spa": {"trunk": trunk, "warmup_episodes": 16, "refit_every": 2, "fit": {"epochs": 2}}}],
+        estimator={"name": "reinforce_pp", "options": {"gamma": 0.97}},
+        rl={"invalid_penalty": 0.0, "kl_coef": 0.0},
+    )
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    LocalTrainer(recipe, whole, quiet=True).run()
+    trainer = LocalTrainer(recipe, parts, quiet=True)
+    step, count = trainer._step, itertools.count()
+
+    def stops(collector, update):
+        if next(count) == 3:
+            raise RuntimeError("killed")
+        return step(collector, update)
+
+    trainer._step = stops
+    with pytest.raises(RuntimeError, match="killed"):
+        trainer.run()
+    LocalTrainer(recipe, parts, resume=True, quiet=True).run()
+    ours, theirs = weights(parts), weights(whole)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_igpo_reads_the_answer_where_the_recipe_puts_it(tmp_path):
+    recipe = toy_recipe(
+        credit=[{"igpo": {"answer": "open door"}}], estimator={"name": "igpo"}, rl={"invalid_penalty": 0.0, "steps": 2}
+    )
+    trainer = LocalTrainer(recipe, tmp_path, quiet=True)
+    trainer.run()
+    (gain,) = [part for part in trainer.credit.rewarders if getattr(part, "component", "") == "info_gain"]
+    assert gain.prefix == ""  # responses of the toy recipe are bare actions
+    steps = [line for line in read_metrics(tmp_path) if line["phase"] == "rl" and line["step"]]
+    assert all(line["credit/igpo/no_answer"] == 0 and line["credit/info_gain/std"] > 0 for line in steps)
+
+
 # --- the MSE loss and its reference
 
 

@@ -18,8 +18,8 @@ from agentgym.trainers.local.collect import Collector, draw_tasks, episode_metri
 from agentgym.trainers.local.demos import demonstrations, load_demonstrations, save_demonstrations
 from agentgym.trainers.local.metrics import MetricsLog, Progress, read_metrics
 from agentgym.trainers.local.optim import Optimizer, TrainingStopped
-from agentgym.trainers.local.sft import BatchOrder, WarmStart
 from agentgym.trainers.local.reference import Reference
+from agentgym.trainers.local.sft import BatchOrder, WarmStart
 from agentgym.trainers.local.update import PolicyUpdate, row_logprobs
 from agentgym.trainers.local.watchdog import Watchdog
 from agentgym.types import Episode, Group, Task, TaskSet, Termination, Turn
