@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "recipes": ("listings", "recipes", "List the shipped recipes, or print one."),
     "tasks": ("tasks", "tasks", "List the tasks of a split."),
     "generate": ("tasks", "generate", "Write generated ALFWorld games to a folder."),
+    "serve": ("serve", "serve", "Serve a corpus to search environments over HTTP."),
     "model": ("model", "model", "Make small models."),
     "doctor": ("doctor", "doctor", "Check this machine, with the line that fixes each finding."),
 }
