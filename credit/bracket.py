@@ -32,18 +32,22 @@ def average_ranks(last_round: Array) -> Array:
 
 @dataclass(slots=True)
 class _Table:
-    """Accumulated scores of all matches so far."""
+    """Accumulated scores of all matches so far; ``decided``: did any of them tell two players apart?"""
 
     players: int
+    decided: bool = False
     sums: Array = field(init=False)
     counts: Array = field(init=False)
 
     def __post_init__(self) -> None:
         self.sums, self.counts = np.zeros(self.players), np.zeros(self.players)
 
-    def add(self, player: int, score: float) -> None:
-        self.sums[player] += score
-        self.counts[player] += 1
+    def add(self, i: int, j: int, scores: tuple[float, float]) -> None:
+        """The result of a match."""
+        self.decided |= scores[0] != scores[1]
+        for player, score in zip((i, j), scores, strict=True):
+            self.sums[player] += score
+            self.counts[player] += 1
 
     def average(self, player: int) -> float:
         return float(self.sums[player] / max(self.counts[player], 1))
@@ -54,16 +58,16 @@ async def tournament(players: int, match: Match, anchor: int = 0) -> Array:
     (the anchor by its average), then single elimination pairs the best seed with the worst, the second with the last
     but one, and so on; where the field is no power of two the best seeds pass the first round.
 
-    A drawn match goes to the higher accumulated average score, then to the better seed. The matches of a round run at
-    once. Nothing is random: the same match results give the same ranks.
+    A drawn match goes to the higher accumulated average score, then to the better seed; where *every* match is drawn,
+    which is what a judge that is down comes to, nobody is ranked: all share the middle rank. The matches of a round run
+    at once. Nothing is random: the same match results give the same ranks.
     """
     if players < 2:
         return np.zeros(players)
     table = _Table(players)
     others = [i for i in range(players) if i != anchor]
-    for i, (mine, theirs) in zip(others, await asyncio.gather(*(match(i, anchor) for i in others)), strict=True):
-        table.add(i, mine)
-        table.add(anchor, theirs)
+    for i, scores in zip(others, await asyncio.gather(*(match(i, anchor) for i in others)), strict=True):
+        table.add(i, anchor, scores)
     seeds = sorted(range(players), key=lambda i: (-table.average(i), i))
     field_ = list(seeds)
     lost = np.zeros(players)
@@ -74,9 +78,8 @@ async def tournament(players: int, match: Match, anchor: int = 0) -> Array:
         free, playing = field_[: full - len(field_)], field_[full - len(field_) :]
         pairs = list(zip(playing[: len(playing) // 2], reversed(playing[len(playing) // 2 :]), strict=True))
         results = await asyncio.gather(*(match(i, j) for i, j in pairs))
-        for (i, j), (a, b) in zip(pairs, results, strict=True):
-            table.add(i, a)
-            table.add(j, b)
+        for (i, j), scores in zip(pairs, results, strict=True):
+            table.add(i, j, scores)
         winners = []
         for (i, j), (a, b) in zip(pairs, results, strict=True):
             ahead = a > b or (a == b and table.average(i) >= table.average(j))  # i is the better seed
@@ -84,4 +87,4 @@ async def tournament(players: int, match: Match, anchor: int = 0) -> Array:
             lost[j if ahead else i] = round_
         field_ = sorted([*free, *winners], key=seeds.index)
     lost[field_[0]] = round_ + 1
-    return average_ranks(lost)
+    return average_ranks(lost) if table.decided else np.full(players, (players - 1) / 2)

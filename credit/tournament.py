@@ -40,7 +40,8 @@ class Tournament:
 
     The service ``judge`` sees task, actions and observations of two episodes, never their outcomes. Every pair is asked
     about in both orders and averaged, since judges prefer a position: 4(N - 1) questions a group. An order without a
-    usable answer is a tie, counted and logged. The anchor, a greedy rollout in the paper, is the episode of lowest
+    usable answer is a tie, counted and logged; a group in which all matches are drawn gets 0.5 throughout, so no
+    contrast, and is counted (``undecided_groups``). The anchor, a greedy rollout in the paper, is the episode of lowest
     index [ours].
 
     ``rubric``   what is judged
@@ -76,23 +77,24 @@ class Tournament:
 
     async def apply(self, groups: list[Group], svc: Services, step: int) -> None:
         """Play all groups' tournaments at once and write the rewards."""
-        self._report = {"questions": 0.0, "judge_ties": 0.0}
+        self._report = {"questions": 0.0, "judge_ties": 0.0, "undecided_groups": 0.0}
         await asyncio.gather(*(self._group(group, svc.offered["judge"]) for group in groups))
 
     def report(self) -> dict[str, float]:
-        """``questions`` asked, and of those ``judge_ties``: without a usable answer."""
+        """``questions`` asked, of those ``judge_ties``: without a usable answer; ``undecided_groups``."""
         return self._report
 
     async def _group(self, group: Group, judge: TextGenerator) -> None:
-        episodes = group.episodes
+        # by index, not by place: it breaks ties between seeds, and the order of a batch must not show in a reward
+        episodes = sorted(group, key=lambda episode: episode.index)
 
         async def match(i: int, j: int) -> tuple[float, float]:
             first = await self._scores(episodes[i], episodes[j], judge)
             second = await self._scores(episodes[j], episodes[i], judge)
             return (first[0] + second[1]) / 2, (first[1] + second[0]) / 2
 
-        anchor = min(range(len(episodes)), key=lambda i: episodes[i].index, default=0)
-        rewards = rank_rewards(await tournament(len(episodes), match, anchor))
+        rewards = rank_rewards(await tournament(len(episodes), match, anchor=0))
+        self._report["undecided_groups"] += len(rewards) > 1 and not np.ptp(rewards)
         for episode, reward in zip(episodes, rewards, strict=True):
             values = np.zeros(len(episode.turns))
             earned = self.minimum is None or episode.outcome > self.minimum

@@ -151,8 +151,9 @@ class Preference(Replacement):
         """Write the preference on each last turn."""
         self._without = 0
         for group in groups:
-            scores = np.array([component(episode, self.source).sum() for episode in group], np.float64)
-            for i, episode in enumerate(group):
+            episodes = sorted(group, key=lambda episode: episode.index)
+            scores = np.array([component(episode, self.source).sum() for episode in episodes], np.float64)
+            for i, episode in enumerate(episodes):
                 references = self._of(episode, np.delete(scores, i))
                 self._without += not len(references)
                 values = np.zeros(len(episode.turns))

@@ -73,7 +73,12 @@ def test_a_drawn_match_goes_to_the_better_average_then_to_the_better_seed():
     async def drawn(i, j):
         return 0.5, 0.5
 
-    assert asyncio.run(tournament(4, drawn)).tolist() == [0, 1, 2.5, 2.5]
+    assert asyncio.run(tournament(4, drawn)).tolist() == [1.5] * 4  # nothing was decided, so nobody is ranked
+
+    async def anchor_lost_once(i, j):  # player 3 beat the anchor, player 0; then all draw
+        return (1.0, 0.0) if (i, j) == (3, 0) else (0.5, 0.5)
+
+    assert asyncio.run(tournament(4, anchor_lost_once)).tolist() == [2.5, 1, 2.5, 0]
 
     async def only_seeding(i, j):  # player 2 shone against the anchor; then all draw
         return (1.0, 0.0) if (i, j) == (2, 0) else (0.5, 0.5)
@@ -148,7 +153,21 @@ def test_nonsense_is_a_tie_that_is_counted(nonsense, caplog):
         _, result = run(["tournament"], FakeJudge(lambda prompt, seed: nonsense), *made)
     assert result.metrics["credit/tournament/judge_ties"] == result.metrics["credit/tournament/questions"] == 4
     assert "counts as a tie" in caplog.text
-    assert [component(e, "tournament")[-1] for e in made] == [1, 0]  # all drawn: the lower index is the better seed
+    assert [component(e, "tournament")[-1] for e in made] == [0.5, 0.5]  # nothing is known, so nobody is better
+    assert result.metrics["credit/tournament/undecided_groups"] == 1
+    assert result.dead == [True]
+
+
+def test_the_place_in_a_group_breaks_no_tie():
+    """The index does, so that the order in which episodes came back does not show."""
+    qualities = (5, 5, 5, 9, 5, 2)
+    found = []
+    for order in (range(6), (3, 1, 5, 0, 4, 2)):
+        made = [episode(q, i) for i, q in enumerate(qualities)]
+        run(["tournament"], FakeJudge(honest), *[made[i] for i in order])
+        found.append([component(e, "tournament")[-1] for e in made])
+    assert found[0] == found[1]
+    assert max(found[0]) == found[0][3] == 1
 
 
 def test_one_order_that_fails_leaves_the_other():
