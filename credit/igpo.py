@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit.numerics import choice, fraction, outcome_values, returns_to_go, z_score
+from agentgym.credit.numerics import choice, fraction, outcome_values, returns_to_go, varies, z_score
 from agentgym.credit.protocols import Array, Ragged, Values
 from agentgym.credit.streams import Layout
 from agentgym.errors import ConfigError
@@ -23,7 +23,8 @@ class IGPO:
               is not paid (``report`` counts such turns), and an episode without turns has an outcome but no turn.
     ``ig_weight``  multiplies the gains after normalisation. ``gamma`` in [0, 1], per turn.
 
-    A group of one episode gives 0; gains, or outcomes, without spread give 0.
+    A group of one episode gives 0, and so do gains, or outcomes, without spread; ``joint`` gives 0 where both have
+    none (else a group that always succeeds, and has no known answer, would be paid for gains that are all 0).
     """
 
     def __init__(
@@ -54,6 +55,10 @@ class IGPO:
             gain, score = pooled[: len(gains[0])], pooled[len(gains[0]) :]
         rewards = np.zeros(len(dense))
         rewards[~final], rewards[final] = self.ig_weight * gain, score[played]
+        contrast = np.zeros(len(layout.sizes), np.bool_)
+        for found in (varies(*gains), varies(outcome, layout.group)):
+            contrast[: len(found)] |= found
+        rewards *= contrast[layout.turn_group]
         advantages = returns_to_go(rewards, self.gamma, layout.lengths)
         return layout.split(np.where(layout.singleton(), 0.0, advantages))
 

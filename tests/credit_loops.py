@@ -244,7 +244,10 @@ def igpo(batch: Batch, joint: bool, gamma: float = 1.0, ig_weight: float = 1.0) 
         gains = [c for one in group for c in one.dense[:-1]]
         finals = [one.outcome if one.turns else 0.0 for one in group]
         if joint:
-            both = z(gains + finals)
+            alive = any(
+                len(xs) > 1 and max(xs) - min(xs) >= 1e-8 for xs in (gains, finals)
+            )  # section 0.3, of each pool
+            both = z(gains + finals) if alive else [0.0] * len(gains + finals)
             gains, finals = both[: len(gains)], both[len(gains) :]
         else:
             gains, finals = z(gains), z(finals)
