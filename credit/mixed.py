@@ -9,7 +9,7 @@ import numpy as np
 
 from agentgym.credit.components import CreditError
 from agentgym.credit.learned import Learned, LearnedPart, SuccessBCE, flat
-from agentgym.credit.numerics import choice, fraction, outcome_values, returns_to_go
+from agentgym.credit.numerics import choice, fraction, is_constant, outcome_values, returns_to_go
 from agentgym.credit.protocols import Array, Ragged, Services, TokenRagged, Values
 from agentgym.credit.streams import sampled_counts
 from agentgym.errors import ConfigError
@@ -101,12 +101,15 @@ class MixedAdvantage(LearnedPart):
 
     def _valued(self, groups: list[Group], values: Values) -> Ragged:
         if self.requires_critic:
-            raise ConfigError(
-                "estimator 'mira' with critic: trainer got no values.critic; the trainer must fit and offer one"
-            )
+            if values.tokens is None:
+                raise ConfigError(
+                    "estimator 'mira' with critic: trainer got no values.critic; the trainer must fit and offer one"
+                )
+            return [[_begins(turns) for turns in group] for group in values.tokens]
         if self.fall_back(sum(map(len, groups))):
             outcomes = np.concatenate([np.zeros(0), *values.outcome])
-            mean = float(outcomes.mean()) if len(outcomes) else 0.0
+            # where all are equal, that very number: an average may be a rounding error off, and a batch then not dead
+            mean = 0.0 if not len(outcomes) else float(outcomes[0] if is_constant(outcomes) else outcomes.mean())
             return [[np.full(len(episode.turns) + 1, mean) for episode in group] for group in groups]
         items = self.model.encode(flat(groups), self._services, keep=True)
         low, high = self._scale()
@@ -146,6 +149,14 @@ def _paid(episode: Episode) -> float:
     """The outcome as recorded (a recipe may pay 10 for a success), or the environment's where none was."""
     recorded = [turn.rewards["outcome"] for turn in episode.turns if "outcome" in turn.rewards]
     return float(sum(recorded)) if recorded else float(episode.outcome)
+
+
+def _begins(turns: list[Array]) -> Array:
+    """The value at each turn's first token; a turn that drew none has that of the next one that did."""
+    out, after = np.zeros(len(turns)), 0.0
+    for t in range(len(turns) - 1, -1, -1):
+        after = out[t] = turns[t][0] if len(turns[t]) else after
+    return out
 
 
 def _first(tokens: int, value: float) -> Array:
