@@ -54,6 +54,8 @@ class RLSection(Section):
     ``loss``: ``clip`` is PPO's; ``mse`` regresses ``mse_beta * log(pi/pi_ref)`` of each turn's response onto its
     advantage (MiRA, arXiv 2603.19685), pi_ref being the reference policy. The reference of ``mse`` and of the KL term
     is the policy at the start of RL, taken anew every ``reference_every`` steps (0: never).
+    ``warmup_from``: whose episodes credit modules that learn are fitted on before the first update: ``policy``, the
+    starting one; ``demonstrations``, the noisy expert's of section ``sft`` (``expert``, ``noise``), failed ones too.
     """
 
     steps: int = Field(100, ge=0)
@@ -82,6 +84,7 @@ class RLSection(Section):
     loss: Literal["clip", "mse"] = "clip"
     mse_beta: float = Field(1.0, gt=0)
     reference_every: int = Field(0, ge=0)
+    warmup_from: Literal["policy", "demonstrations"] = "policy"
     invalid_penalty: float = Field(0.0, ge=0)
     success_reward: float | None = None
     max_seconds: float | None = Field(None, gt=0)
@@ -116,8 +119,8 @@ class JudgeSection(Section):
     """A model behind an OpenAI-compatible endpoint that credit modules ask (``milestones``, ``retro``, ...).
 
     ``url`` None: there is none. ``key``: name of the environment variable with the API key. ``cache``: file of
-    answers, inside the run folder unless absolute; empty: none. ``timeout`` seconds for one request, ``deadline`` for an
-    answer, retries included. ``max_calls``: requests of one process at most; None: no limit.
+    answers, inside the run folder unless absolute; empty: none. ``timeout`` seconds for one request, ``deadline`` for
+    an answer, retries included. ``max_calls``: requests of one process at most; None: no limit.
     """
 
     url: str | None = None

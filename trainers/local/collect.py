@@ -108,18 +108,21 @@ class Collector:
         }
         return data
 
-    def warm_up(self, tasks: TaskSet, episodes: int) -> list[Group]:
-        """Groups of the starting policy, ``episodes`` in all, for credit modules that learn."""
-        return self._play(tasks, -(-episodes // self.settings.group_size), "warm-up")
+    def warm_up(
+        self, tasks: TaskSet, episodes: int, engine: Engine | None = None, size: int | None = None
+    ) -> list[Group]:
+        """Groups of ``size`` (None: as in training), ``episodes`` in all, for credit modules that learn."""
+        size = size or self.settings.group_size
+        return self._play(engine or self.engine, tasks, -(-episodes // size), size, "warm-up")
 
     def _roll_out(self, step: int, attempt: int, count: int) -> list[Group]:
-        return self._play(self.tasks, count, step, attempt)
+        return self._play(self.engine, self.tasks, count, self.settings.group_size, step, attempt)
 
-    def _play(self, tasks: TaskSet, count: int, *stream: int | str) -> list[Group]:
+    def _play(self, engine: Engine, tasks: TaskSet, count: int, size: int, *stream: int | str) -> list[Group]:
         groups: list[Group] = []
         for turn, chosen in enumerate(draw_tasks(tasks, count, self.seed, "tasks", *stream)):
             seed = derive_seed(self.seed, "rollout", *stream, turn)
-            groups += self.engine.run_sync(chosen, n=self.settings.group_size, seed=seed, on_episode=self.on_episode)
+            groups += engine.run_sync(chosen, n=size, seed=seed, on_episode=self.on_episode)
         return groups
 
     def _rows(self, group: Group, advantages: Sequence[Any], tokens: Sequence[Any] | None) -> list[TrainRow]:

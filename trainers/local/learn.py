@@ -9,11 +9,12 @@ from agentgym.config.recipe import Recipe
 from agentgym.credit import CreditPipeline
 from agentgym.credit.pipeline import live_groups
 from agentgym.environment import Environment
-from agentgym.trainers.local import panels
+from agentgym.trainers.local import model as models
+from agentgym.trainers.local import panels, setup
 from agentgym.trainers.local.collect import Collector, StepData
 from agentgym.trainers.local.services import Offer
 from agentgym.trainers.local.state import RunState
-from agentgym.types import TaskSet
+from agentgym.types import Group, TaskSet
 
 
 class CreditLearning:
@@ -23,21 +24,30 @@ class CreditLearning:
         self.recipe, self.credit, self.state = recipe, credit, state
         self.has_critic = bool(getattr(credit.estimator, "requires_critic", False))
 
-    def warm_up(self, collector: Collector, env: Environment, train: TaskSet) -> dict[str, float]:
-        """Roll out the starting policy and fit what asks for it; {} where nothing does."""
+    def warm_up(self, collector: Collector, env: Environment, train: TaskSet, policy: Any) -> dict[str, float]:
+        """Roll out the starting policy, or the noisy expert, and fit what asks for it; {} where nothing does."""
         episodes = self.credit.parts.warmup_episodes
         if not episodes:
             return {}
         began = time.perf_counter(), time.process_time()
         source = self.recipe.env.warmup
         tasks = train if source is None else panels.task_set(env, source)
-        groups = collector.warm_up(tasks, episodes)
+        if self.recipe.rl.warmup_from == "policy":
+            groups = collector.warm_up(tasks, episodes)
+        else:
+            groups = self._demonstrations(collector, tasks, episodes, policy)
         metrics = self.credit.parts.warm_up(live_groups(groups))
         self.state.count(warmup_episodes=sum(len(group) for group in groups))
         self.state.spend("warm_up", time.perf_counter() - began[0])
         self.state.spend("rl_seconds", time.perf_counter() - began[0])
         self.state.spend("rl_cpu_seconds", time.process_time() - began[1])
         return metrics
+
+    def _demonstrations(self, collector: Collector, tasks: TaskSet, episodes: int, policy: Any) -> list[Group]:
+        """One episode of the noisy expert for each of so many tasks."""
+        teacher = setup.make_teacher(self.recipe, policy, models.window_of(policy.model))
+        with setup.make_engine(self.recipe, teacher, self.recipe.train_sampling()) as engine:
+            return collector.warm_up(tasks, episodes, engine, 1)
 
     def trains_policy(self, step: int) -> bool:
         """False in the steps that are the critic's alone."""

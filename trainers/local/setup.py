@@ -81,8 +81,7 @@ def get_demonstrations(
     if path.exists():
         return load_demonstrations(path)
     settings = recipe.sft
-    expert = expert_policy(settings.expert, settings.noise, settings.noise_exclude)
-    teacher = DemonstrationPolicy(expert, policy.renderer, end_of_response(policy), window)
+    teacher = make_teacher(recipe, policy, window)
     player = GuidedPolicy(policy, teacher, settings.student_share) if number else teacher
     stream = ("demonstrations", number) if number else ("demonstrations",)
     groups = []
@@ -92,6 +91,12 @@ def get_demonstrations(
     demos = demonstrations(groups, settings.only_success and not number, settings.train_on_noise)
     save_demonstrations(path, demos)
     return demos
+
+
+def make_teacher(recipe: Recipe, policy: Any, window: int | None) -> DemonstrationPolicy:
+    """The expert of the recipe's warm start, with its noise, as a policy whose turns have tokens."""
+    expert = expert_policy(recipe.sft.expert, recipe.sft.noise, recipe.sft.noise_exclude)
+    return DemonstrationPolicy(expert, policy.renderer, end_of_response(policy), window)
 
 
 def demonstrations_path(run_dir: Path, number: int) -> Path:

@@ -194,7 +194,9 @@ class LocalTrainer:
         update = PolicyUpdate(self.model, self.optimizer, recipe.rl, recipe.seed, divisor)
         if state.rl_step == 0:
             self._check_start(self._evaluate())
-            self.log.write("rl", 0, self.learning.warm_up(collector, self.env, self.tasks) | self.tick())
+            if recipe.rl.steps:
+                learnt = self.learning.warm_up(collector, self.env, self.tasks, self.policy)
+                self.log.write("rl", 0, learnt | self.tick())
         while state.rl_step < recipe.rl.steps and not self._out_of_time():
             self.guard.check()
             metrics = self._step(collector, update)

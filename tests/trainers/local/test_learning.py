@@ -98,6 +98,20 @@ def test_parts_are_warmed_up_and_told_of_every_step(learnt):
     assert json.loads((learnt / "facts.json").read_text())["counts"]["warmup_episodes"] == 12
 
 
+def test_parts_can_be_warmed_up_on_the_noisy_expert(tmp_path):
+    recipe = toy_recipe(**LEARNING, rl={"steps": 1, "warmup_from": "demonstrations"})
+    trainer = LocalTrainer(recipe, tmp_path, quiet=True)
+    seen = []
+    trainer._prepare()
+    part = trainer.credit.rewarders[-1]
+    part.warm_up = lambda groups, svc: seen.extend(groups) or {}
+    trainer._train()
+    trainer._close()
+    assert [len(group) for group in seen] == [1] * 10
+    assert {episode.policy for group in seen for episode in group} == {"demonstrations of expert+noise0.3"}
+    assert all(episode.sampled_tokens > 0 for group in seen for episode in group)
+
+
 def test_a_resumed_run_ends_with_the_same_weights_and_memory(learnt, tmp_path):
     recipe = toy_recipe(**LEARNING)
     trainer = LocalTrainer(recipe, tmp_path, quiet=True)
