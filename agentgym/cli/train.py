@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from agentgym.config.recipe import Recipe
 
 LOCK = ".lock"  # in a run folder: held by the process that trains there
+#: what the local trainer offers to credit in every run; named here, since to import the trainer is to import torch
+TRAINER_SERVICES = ("scorer", "features", "trunk", "policy", "critic")
 
 
 @click.command(short_help="Train an agent by a recipe.")
@@ -102,10 +104,11 @@ def check_names(recipe: Recipe, parts: tuple[str, ...] = ("train", "eval", "test
 
 
 def check_credit(recipe: Recipe) -> None:
-    """Refuse unknown credit modules, estimators and their options."""
-    from agentgym.credit import CreditPipeline
+    """Refuse unknown credit modules, estimators and their options, and a judge that is needed but not named."""
+    from agentgym.credit import CreditPipeline, Services
 
-    CreditPipeline.from_recipe(recipe)
+    words = (*TRAINER_SERVICES, *(["judge"] if recipe.judge.url is not None else []))
+    CreditPipeline.from_recipe(recipe, Services(dict.fromkeys(words)))
 
 
 def run_folder(recipe: Recipe, output: Path | None, resume: bool) -> Path:

@@ -122,3 +122,32 @@ def test_mistakes_are_told_without_a_traceback(episodes: Path, words: tuple[str,
     assert done.returncode == 2, done.stderr
     assert message in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("credit=[igpo]", "estimator.name=igpo"),
+        ("estimator.name=gae",),
+        ("credit=[{retro: {reflection: policy}}]",),
+        ("credit=[{spa: {trunk: policy}}]", "estimator.name=reinforce_pp"),
+        ("credit=[tournament]", "judge.url=http://localhost:1/v1", "judge.model=m"),
+    ],
+)
+def test_a_recipe_may_use_what_the_trainer_offers(run: Run, words: tuple[str, ...]) -> None:
+    assert "credit:" in run("train", "quest/k2", *words, "--dry-run")
+
+
+def test_a_judge_that_no_section_names_is_refused_before_training(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["train", "quest/k2", "credit=[tournament]", "--dry-run"]) == 2
+    assert "needs judge; give the recipe a section 'judge'" in capsys.readouterr().err
+
+
+def test_the_services_that_recipes_are_checked_against_are_those_of_the_trainer(tmp_path: Path) -> None:
+    from agentgym.cli.train import TRAINER_SERVICES
+    from agentgym.config.recipe import Recipe
+    from agentgym.trainers.local.services import make_services
+
+    recipe = Recipe.model_validate({"judge": {"url": "http://localhost:1/v1", "model": "m"}})
+    assert set(make_services(recipe, None, None, None, tmp_path).offered) == {*TRAINER_SERVICES, "judge"}
+    assert set(make_services(Recipe(), None, None, None, tmp_path).offered) == set(TRAINER_SERVICES)
