@@ -5,7 +5,7 @@ The added text is prompt: it is recorded with the turn, and never trained on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -52,6 +52,6 @@ class PromptPatch:
 
 
 class Augmenter(Protocol):
-    """Asked before every turn; None adds nothing."""
+    """Asked before every turn; None adds nothing. May be a coroutine, where an answer comes from a model."""
 
-    def augment(self, context: PromptContext) -> PromptPatch | None: ...
+    def augment(self, context: PromptContext) -> PromptPatch | Awaitable[PromptPatch | None] | None: ...

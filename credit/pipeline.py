@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -126,10 +126,12 @@ class CreditPipeline:
             elif not (redistributed and isinstance(rewarder, Outcome)):
                 self.paid[component] = float(getattr(rewarder, "weight", 1.0))
 
-    def augment(self, context: PromptContext) -> PromptPatch | None:
+    async def augment(self, context: PromptContext) -> PromptPatch | None:
         """The first patch that a part has for this turn."""
         for part in self.augmenters:
             patch = part.augment(context)
+            if isinstance(patch, Awaitable):
+                patch = await patch
             if patch is not None:
                 return patch
         return None

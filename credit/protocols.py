@@ -28,7 +28,7 @@ Nothing of this is called in evaluation except ``augment`` with ``mode="eval"``,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -130,7 +130,7 @@ class TaskSampler(Protocol):
 class PromptAugmenter(Protocol):
     """Memory, demonstrations, instructions, guidance: asked for a patch before every turn (see agentgym.augment)."""
 
-    def augment(self, context: PromptContext) -> PromptPatch | None: ...
+    def augment(self, context: PromptContext) -> PromptPatch | None | Awaitable[PromptPatch | None]: ...
 
 
 class RolloutStrategy(Protocol):

@@ -129,7 +129,7 @@ class EpisodeLoop:
             least = self.turns[-1].prompt_tokens + config.sampling.max_tokens
             if least > budget:
                 raise ContextOverflow(f"at least {least} tokens needed, max_episode_tokens is {budget}")
-        self._note = self._notes.ask(self.turns, observation, self._milestone_names)
+        self._note = await self._notes.ask(self.turns, observation, self._milestone_names)
         messages = config.layout.messages(
             self.turns, observation.text, observation.admissible, config.format, self.handle.spec.action_help,
             self._note,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import Sequence
 
 from agentgym.augment import PromptContext, PromptPatch
@@ -24,16 +26,21 @@ class Notes:
         self._last: PromptPatch | None = None
         self.sources: list[str] = []
 
-    def ask(self, turns: Sequence[Turn], observation: Observation, milestone_names: tuple[str, ...]) -> str:
-        """The note for the turn to come; empty: none. Raises PolicyFault where the augmenter fails."""
+    async def ask(self, turns: Sequence[Turn], observation: Observation, milestone_names: tuple[str, ...]) -> str:
+        """The note for the turn to come; empty: none. Raises PolicyFault where the augmenter fails or is late."""
         augmenter = self._config.augmenter
         if augmenter is None:
             return ""
         context = PromptContext(
-            self._task, self._slot, self._slots, turns, observation, milestone_names, self._config.mode
+            self._task, self._slot, self._slots, tuple(turns), observation, milestone_names, self._config.mode
         )
+        timeout = self._config.limits.policy_timeout
         try:
             patch = augmenter.augment(context)
+            if inspect.isawaitable(patch):
+                patch = await asyncio.wait_for(patch, timeout)
+        except TimeoutError as error:
+            raise PolicyFault(f"the augmenter gave nothing within {timeout:g} s") from error
         except Exception as error:
             raise PolicyFault(f"the augmenter raised {type(error).__name__}: {error}") from error
         if patch is not None and not isinstance(patch, PromptPatch):
