@@ -104,7 +104,7 @@ class TestOverrides:
         ("override", "message"),
         [
             ("rl.lrr=1", "override 'rl.lrr=1': unknown key 'rl.lrr'. Did you mean 'rl.lr'?"),
-            ("lr=1", "unknown key 'lr'. Did you mean 'sft.lr' or 'rl.lr'?"),
+            ("lr=1", "unknown key 'lr'. Did you mean 'sft.lr' or 'rl.lr' or 'critic.lr'?"),
             ("model.tiny.hidden=1", "unknown key 'model.tiny.hidden'. Did you mean 'model.tiny.hidden_size'?"),
             ("qqqq.x=1", "unknown key 'qqqq'. A recipe has: name, "),
             ("rl.qqqq=1", "'rl' has: steps, groups"),
