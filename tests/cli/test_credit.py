@@ -109,8 +109,8 @@ def test_explaining_twice_is_the_same() -> None:
         (("--module", "{spa: {alfa: 1}}"), "Did you mean 'alpha'"),
         (("--module", "igpo", "--estimator", "igpo"), "--model CHECKPOINT"),
         (("--estimator", "[grpo]"), "expected a name, or"),
-        (("--module", "milestones", "--estimator", "rloo", "--task", "train-k2-r4-s0-9"), "Did you mean"),
-        (("--module", "milestones", "--estimator", "rloo", "--plot", "x.gif"), "must end with .svg"),
+        (("--module", "milestones", "--estimator", "gigpo", "--task", "train-k2-r4-s0-9"), "Did you mean"),
+        (("--module", "milestones", "--estimator", "gigpo", "--plot", "x.gif"), "must end with .svg"),
         (("--module", "milestones"), "no effect"),
     ],
 )
