@@ -37,7 +37,7 @@ def test_every_method_has_a_section_with_equation_cost_and_recipe(title: str, na
     found = sections(title)
     assert list(found) == list(names) or set(found) == set(names)
     for name, text in found.items():
-        assert "Cost: " in text, f"{name} says nothing about its cost"
+        assert re.search(r"\bCost:\s", text), f"{name} says nothing about its cost"
         (recipe, *_) = re.findall(r"^```yaml\n(.*?)^```$", text, re.M | re.S)
         keys = yaml.safe_load(recipe)
         named = [spec if isinstance(spec, str) else next(iter(spec)) for spec in keys.get("credit", [])]
