@@ -89,6 +89,9 @@ class CreditPipeline:
         self.group_relative = "group_relative" in words
         self.rewarders = [part for part in made if isinstance(part, TurnRewarder | TrajectoryRewarder)]
         self.parts = Parts([*made, self.estimator], self.services)
+        for part in (*made, self.estimator):
+            if hasattr(part, "bind"):
+                part.bind(self.services)
         self._plan(made, "redistributes_outcome" in words)
 
     @classmethod
@@ -151,12 +154,9 @@ class CreditPipeline:
         values = self._values(partition.groups, Streams(partition.episodes) if partition.split else streams, critic)
         advantages = _expand(groups, partition.join(self.estimator.compute(partition.groups, values)))
         result = CreditResult(advantages, dead=[not any(turns.any() for turns in group) for group in advantages])
-        if hasattr(self.estimator, "compute_tokens"):
-            result.tokens = _expand_tokens(
-                groups, partition.join(self.estimator.compute_tokens(partition.groups, values))
-            )
-        if hasattr(self.estimator, "targets"):
-            result.targets = _expand_tokens(groups, partition.join(self.estimator.targets(partition.groups, values)))
+        result.tokens, result.targets = (
+            self._per_token(method, groups, partition, values) for method in ("compute_tokens", "targets")
+        )
         result.metrics = metrics.summarise(groups, live, streams, advantages, result.dead) | self.parts.report()
         return result
 

@@ -19,6 +19,8 @@ and these methods, each optional, called by :class:`agentgym.credit.CreditPipeli
 ``warm_up(groups, svc)``         once before the first update, with ``warmup_episodes`` (an attribute; 0: never)
                                  episodes of the starting policy. Returns metrics
 ``augment(context)``             makes the part a PromptAugmenter
+``bind(services)``               once, when the pipeline is built: the services, for parts that ask them in ``augment``,
+                                 which is given none. To be kept, not used: some are not ready yet
 ``split(episode)``               a word; episodes of a group with different words get separate statistics
 ``close()``                      at the end of a run
 ``state_dict()``/``load_state_dict()``  nested dicts and lists of plain values and NumPy arrays

@@ -115,24 +115,32 @@ def check_prompt(goals: Sequence[Subgoal], turns: Sequence[Turn], limit: int) ->
 
 
 class SubgoalWriter:
-    """Asks for a task's subgoals once and remembers them by task id; a task whose answer failed is asked again when it
-    comes again. ``failed`` counts those failures."""
+    """Asks for a task's subgoals once and remembers them by task id, the latest ``most`` tasks; a task whose answer
+    failed is asked again when it comes again. ``failed`` counts the failures of :meth:`write`."""
 
-    def __init__(self, count: int, limit: int) -> None:
-        self.count, self.limit = count, limit
+    def __init__(self, count: int, limit: int, most: int = 10_000) -> None:
+        self.count, self.limit, self.most = count, limit, most
         self.known: dict[str, tuple[Subgoal, ...]] = {}
         self.failed = 0
 
     async def write(self, task: Task, observation: str, judge: TextGenerator) -> tuple[Subgoal, ...]:
         """The subgoals; empty where the judge gave none, which is logged."""
+        try:
+            return await self.written(task, observation, judge)
+        except JudgeError as error:
+            self.failed += 1
+            _log.warning("%s task %r has no subgoals: %s", task.env, task.name, error)
+            return ()
+
+    async def written(self, task: Task, observation: str, judge: TextGenerator) -> tuple[Subgoal, ...]:
+        """The subgoals, at least one. Raises JudgeError where the judge gave none."""
         if task.id not in self.known:
             prompt = _WRITE.format(count=self.count, task=clipped(observation, self.limit))
-            try:
-                self.known[task.id] = await ask(judge, prompt, read_subgoals)
-            except JudgeError as error:
-                self.failed += 1
-                _log.warning("%s task %r has no subgoals: %s", task.env, task.name, error)
-                return ()
+            found = await ask(judge, prompt, read_subgoals)
+            while len(self.known) >= self.most:
+                del self.known[next(iter(self.known))]
+            self.known[task.id] = found
+            return found
         return self.known[task.id]
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence, Set
 from typing import Any, Literal
 
 from agentgym.augment import PromptContext, PromptPatch
 from agentgym.credit.protocols import Services
-from agentgym.credit.subgoal_judge import Subgoal, SubgoalWriter
-from agentgym.errors import ConfigError, unknown
-from agentgym.types import Group, Task
+from agentgym.credit.subgoal_judge import Subgoal
+from agentgym.credit.subgoal_tracker import SubgoalTracker
+from agentgym.errors import AgentGymError, ConfigError, unknown
+from agentgym.types import Task
 
 
 class SubgoalHint:
@@ -18,12 +18,16 @@ class SubgoalHint:
 
     ``source``    ``env``: the task's milestone names, reached as the environment says (names only: no plan, no place,
                   no answer goes into the prompt); ``given``: ``subgoals``, by task id, task name, kind or ``*``, each
-                  a list of texts or of ``{name, seen}``; ``judge``: written by the judge for the tasks of a batch,
-                  when the batch is credited, so a task gets hints from its second visit on
-    ``seen``      text that proves a subgoal reached, once an observation since holds it (case and spaces do not count).
-                  A subgoal whose name is one of the environment's milestones is reached as the environment says
+                  a list of texts or of ``{name, seen}``; ``judge``: the judge writes ``count`` of them from the task
+                  as it is first seen, and is asked which are reached before every ``check_every``-th later turn. A
+                  turn for which it fails, or takes longer than ``deadline`` seconds, goes without a hint
+    ``seen``      text that proves a given subgoal reached, once an observation since holds it (case and spaces do not
+                  count). A given subgoal called like a milestone is reached as the environment says
     ``texts``     milestone or subgoal name -> what the prompt calls it; else the name with ``_`` as spaces
     ``template``  a format string with ``{subgoal}``, ``{done}`` and ``{total}``
+    ``clip``      most characters of one observation that the judge is shown
+
+    ``deadline`` must stay below ``limits.policy_timeout``, which ends the episode.
     """
 
     name = "subgoal_hint"
@@ -37,6 +41,8 @@ class SubgoalHint:
         subgoals: Mapping[str, Sequence[Any]] | None = None,
         count: int = 4,
         clip: int = 2000,
+        check_every: int = 1,
+        deadline: float = 60.0,
     ) -> None:
         if source not in ("env", "given", "judge"):
             raise unknown("source of subgoal_hint", str(source), ("env", "given", "judge"))
@@ -50,60 +56,60 @@ class SubgoalHint:
             ) from error
         self.source, self.template, self.texts = source, template, dict(texts or {})
         self.given = {key: _subgoals(key, goals) for key, goals in (subgoals or {}).items()}
-        self.writer = SubgoalWriter(count, clip)
+        self.tracker = SubgoalTracker(count, clip, check_every, deadline)
         self.requires = frozenset({"judge"} if source == "judge" else set())
+        self._services: Services | None = None
         self._hints = self._asked = 0
 
-    def plan(self, paid: dict[str, float]) -> dict[str, float]:
-        """A hint is no reward."""
-        return paid
+    def bind(self, services: Services) -> None:
+        """Where the judge is found, once it is needed."""
+        self._services = services
 
-    def augment(self, context: PromptContext) -> PromptPatch | None:
-        """The first open subgoal; None where there is none."""
+    def augment(self, context: PromptContext) -> PromptPatch | Awaitable[PromptPatch | None] | None:
+        """The first open subgoal; None where there is none. A coroutine where a judge is asked."""
+        if self.source == "judge":
+            return self._judged(context)
         goals = self._goals(context.task, context.milestone_names)
-        done = [self._is_done(goal, context) for goal in goals]
+        return self._patch(context, goals, {at for at, goal in enumerate(goals) if self._is_done(goal, context)})
+
+    def report(self) -> dict[str, float]:
+        """``hinted``: share of the training turns since the last report with a hint; ``judge_failed_turns``: turns
+        since then, evaluation's too, that went without because the judge failed."""
+        out = {"hinted": self._hints / self._asked} if self._asked else {}
+        if self.source == "judge":
+            out["judge_failed_turns"] = float(self.tracker.failures)
+        self._hints = self._asked = self.tracker.failures = 0
+        return out
+
+    def state_dict(self) -> dict[str, Any]:
+        """Subgoals that the judge wrote."""
+        return {"subgoals": self.tracker.writer.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The inverse."""
+        self.tracker.writer.load_state_dict(state.get("subgoals", {}))
+
+    async def _judged(self, context: PromptContext) -> PromptPatch | None:
+        if self._services is None or "judge" not in self._services.offered:
+            raise AgentGymError("subgoal_hint: source 'judge' has no judge; CreditPipeline hands it over by bind()")
+        found = await self.tracker.progress(context, self._services.offered["judge"])
+        return self._patch(context, *(found or ((), frozenset())))
+
+    def _patch(self, context: PromptContext, goals: Sequence[Subgoal], done: Set[int]) -> PromptPatch | None:
         found = None
-        if not all(done):
-            goal = goals[done.index(False)].name
+        if len(done) < len(goals):
+            goal = next(goal.name for at, goal in enumerate(goals) if at not in done)
             text = self.texts.get(goal, goal.replace("_", " "))
-            line = self.template.format(subgoal=text, done=sum(done), total=len(goals))
+            line = self.template.format(subgoal=text, done=len(done), total=len(goals))
             found = PromptPatch(line, f"{self.name}:{self.source}")
         if context.mode == "train":
             self._asked += 1
             self._hints += found is not None
         return found
 
-    async def apply(self, groups: list[Group], svc: Services, step: int) -> None:
-        """With the judge: have subgoals written for tasks that have none yet."""
-        if self.source != "judge":
-            return
-        starts = {
-            group.key: (group.task, episode.turns[0].observation)
-            for group in groups
-            for episode in group
-            if episode.turns
-        }
-        await asyncio.gather(*(self.writer.write(task, start, svc.offered["judge"]) for task, start in starts.values()))
-
-    def report(self) -> dict[str, float]:
-        """``hinted``: share of the training turns since the last report with a hint; ``judge_failed_tasks`` so far."""
-        out = {"hinted": self._hints / self._asked} if self._asked else {}
-        self._hints = self._asked = 0
-        return out | ({"judge_failed_tasks": float(self.writer.failed)} if self.source == "judge" else {})
-
-    def state_dict(self) -> dict[str, Any]:
-        """Subgoals that the judge wrote."""
-        return {"subgoals": self.writer.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The inverse."""
-        self.writer.load_state_dict(state.get("subgoals", {}))
-
     def _goals(self, task: Task, milestones: Sequence[str]) -> Sequence[Subgoal]:
         if self.source == "env":
             return [Subgoal(name) for name in milestones]
-        if self.source == "judge":
-            return self.writer.known.get(task.id, ())
         keys = (task.id, task.name, task.kind, "*")
         return next((self.given[key] for key in keys if key in self.given), ())
 
