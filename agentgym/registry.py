@@ -26,6 +26,8 @@ BUILT_IN: dict[str, str] = {
     "webshop": "agentgym.environments.webshop:WebShop",
     "search": "agentgym.environments.search:Search",
     "textworld": "agentgym.environments.textworld:TextWorld",
+    "textworldexpress": "agentgym.environments.twx:TextWorldExpress",
+    "scienceworld": "agentgym.environments.scienceworld:ScienceWorld",
 }
 _registered: dict[str, str | type[Environment]] = {}
 

@@ -119,7 +119,7 @@ class TextWorld(Environment):
         game = self._playing()
         if self._over:
             raise _games.not_running("textworld", self._task)
-        command = " ".join(action.split(" ")).strip(" \t\n")
+        command = action.strip()
         if not allowed(command):
             return self._step(self._observe(REFUSED), 0.0, grounded=False)
         score = self._best
