@@ -20,6 +20,7 @@ from agentgym.registry import make
 from agentgym.seeding import derive_seed
 from agentgym.trainers.local import finish, panels, setup
 from agentgym.trainers.local import model as models
+from agentgym.trainers.local.alarm import HackingAlarm
 from agentgym.trainers.local.batch import TrainRow, check_window
 from agentgym.trainers.local.checkpoint import Checkpoint, CheckpointStore, load_optimizer, load_weights
 from agentgym.trainers.local.collect import Collector
@@ -98,6 +99,7 @@ class LocalTrainer:
         )
         self.eval_engine = setup.make_engine(recipe, self.policy, recipe.eval_sampling(), augmenter=self.augmenter)
         self.reference = ReferenceKeeper(self.model, recipe.rl, self.run_dir / "checkpoints" / "sft")
+        self.alarm = HackingAlarm([name for name in self.credit.paid if name != "outcome"])
         checkpoint = self._restore() if self.resume else None
         self.learning = CreditLearning(recipe, self.credit, self.state)
         if checkpoint is not None:
@@ -117,6 +119,7 @@ class LocalTrainer:
         self.state = RunState.from_dict(checkpoint.state)
         load_weights(self.model, checkpoint.folder)
         self.watchdog.load_state_dict(self.state.watchdog or self.watchdog.state_dict())
+        self.alarm.load_state_dict(self.state.alarm)
         self.progress.note(f"resuming from {checkpoint.folder.name}")
         return checkpoint
 
@@ -213,6 +216,7 @@ class LocalTrainer:
         self.policy.refresh()
         data = collector.collect(self.state.rl_step)
         metrics = data.metrics | self.watchdog.check([e for g in data.groups for e in g], self.state.rl_step)
+        metrics |= self.alarm.check(metrics, self.progress.note)
         started = time.perf_counter()
         rows = data.rows if self.learning.trains_policy(self.state.rl_step) else []
         metrics |= update.run(rows, self.state.rl_step, self.reference.before(self.state.rl_step))
@@ -279,6 +283,7 @@ class LocalTrainer:
         state = self.state
         state.metrics = self.log.offset
         state.watchdog = self.watchdog.state_dict()
+        state.alarm = self.alarm.state_dict()
         state.reference = self.reference.state_dict()
         self.learning.save()
         pinned = pinned or state.name == "sft"
