@@ -73,6 +73,7 @@ def advise(goal: Goal, state: State, searches_left: bool) -> tuple[str, str] | N
         return "judge", "yes" if state.useful else "no"
     if searches_left:
         wanted = [title for number, title in enumerate(goal.documents) if number not in state.found]
+        wanted += [f"{title} {goal.question}" for title in wanted]  # where the title alone does not find it
         if not goal.documents:
             wanted = [goal.question]
         for query in (clean(text)[:MOST_QUERY] for text in wanted):

@@ -113,7 +113,7 @@ class RemoteRetriever:
 
 
 def _passage(row: Any) -> Passage:
-    document = row.get("document", row)
+    document = row.get("document", row) if isinstance(row, dict) else None
     if not isinstance(document, dict) or not isinstance(document.get("contents"), str):
         raise ValueError("a document has no text 'contents'")
     return Passage(*split_contents(document["contents"]), float(row.get("score") or 0.0))

@@ -69,6 +69,7 @@ class World:
         self.facts: dict[tuple[str, str], str] = {}
         self._relate()
         self.corpus = Corpus(self._passages(), f"the fictional world {split}/{seed}/{block}")
+        self._texts = dict(self.corpus)
         self.questions = {hops: self._ask(hops) for hops in range(1, MOST_HOPS + 1)}
         check(self)
 
@@ -139,7 +140,7 @@ class World:
         return list(asked.values())
 
     def _chain(self, name: str, hops: int) -> Question | None:
-        """A random walk of ``hops`` relations; None where it ends early, in a circle, or in a place it passed."""
+        """A random walk of ``hops`` relations; None if it stops, turns back, or an earlier passage names its end."""
         rng, titles, relations, at = self._rng, [name], [], name
         phrase = _referred(name, self.kinds[name])
         for hop in range(hops):
@@ -156,8 +157,8 @@ class World:
                 titles.append(at)
                 phrase = rng.choice(RELATIONS[relation].phrases).format(x=phrase)
         text = rng.choice(RELATIONS[relations[-1]].questions).format(x=phrase)
-        if at in text:
-            return None
+        if at in text or any(at in self._texts[title] for title in titles[:-1]):
+            return None  # an earlier passage would give the answer away
         return Question(text, at, tuple(titles), tuple(relations))
 
 
@@ -182,7 +183,7 @@ def check(world: World) -> None:
     """Verify what the construction promises; a failure is a bug, so it is an AssertionError.
 
     Titles are distinct even when normalised, each fact that a question rests on stands in its own passage, and
-    following the relations gives the answer, which the question does not name.
+    following the relations gives the answer, which neither the question nor an earlier passage names.
     """
     texts = {normalise(title): text for title, text in world.corpus}
     if len(texts) != len(world.corpus):
@@ -191,7 +192,8 @@ def check(world: World) -> None:
         path = [*question.titles, question.answer]
         steps = zip(path, question.relations, path[1:], strict=False)
         sound = all(world.facts.get((s, r)) == o and o in texts[normalise(s)] for s, r, o in steps)
-        if not sound or len(set(path)) != len(path) or question.answer in question.text:
+        early = [question.text, *(texts[normalise(title)] for title in question.titles[:-1])]
+        if not sound or len(set(path)) != len(path) or any(question.answer in text for text in early):
             raise AssertionError(f"world {world.key}: question {question.text!r} has no single answer")
 
 
