@@ -99,6 +99,7 @@ def explain(
 
 def _pipeline(path: Path, modules: tuple[str, ...], estimator: str, services: Services) -> tuple[CreditPipeline, bool]:
     """The pipeline asked for, or the run's own with its state; and whether it has learnt already."""
+    from agentgym.cli._pipeline import run_pipeline
     from agentgym.cli.common import nearest_recipe_file
     from agentgym.config import strict_yaml
     from agentgym.credit import CreditPipeline
@@ -107,29 +108,13 @@ def _pipeline(path: Path, modules: tuple[str, ...], estimator: str, services: Se
         recipe_file = nearest_recipe_file(str(path.parent))
         if recipe_file is None:
             raise ConfigError(f"{path} belongs to no run; name a --module, an --estimator or both")
-        return _of_run(recipe_file, services)
+        return run_pipeline(recipe_file, services)
     specs = [strict_yaml.value(text, f"--module {text!r}") for text in modules]
     chosen = strict_yaml.value(estimator or "grpo", f"--estimator {estimator!r}")
     section = {"name": chosen} if isinstance(chosen, str) else chosen
     if not isinstance(section, dict) or not {"name"} <= set(section) <= {"name", "options"}:
         raise ConfigError(f"--estimator {estimator!r}: expected a name, or {{name: ..., options: {{...}}}}")
     return CreditPipeline(specs, section["name"], section.get("options"), services=services), False
-
-
-def _of_run(recipe_file: Path, services: Services) -> tuple[CreditPipeline, bool]:
-    from agentgym.config.loader import load_recipe
-    from agentgym.credit import CreditPipeline
-
-    recipe = load_recipe(str(recipe_file))
-    pipeline = CreditPipeline.from_recipe(recipe, services)
-    if not hasattr(pipeline.estimator, "state_dict") and not pipeline.parts.warmup_episodes:
-        return pipeline, True  # nothing to load
-    from agentgym.trainers.local.checkpoint import CheckpointStore
-
-    newest, _ = CheckpointStore(recipe_file.parent, recipe.checkpoint.keep).newest()
-    state = newest.state.get("credit", {}) if newest is not None else {}
-    pipeline.parts.load_state_dict(state)
-    return pipeline, bool(state)
 
 
 def _services(model: Path | None, judge_url: str | None, judge_model: str) -> Services:

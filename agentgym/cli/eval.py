@@ -14,6 +14,7 @@ from agentgym.cli.train import check_names
 from agentgym.errors import ConfigError
 
 if TYPE_CHECKING:
+    from agentgym.cli._pipeline import PromptNotes
     from agentgym.config.recipe import Recipe
     from agentgym.evaluation import Report
 
@@ -29,6 +30,8 @@ _KEYS = {
     "admissible": "prompt.show_admissible",
     "max_turns": "limits.max_turns",
     "concurrency": "concurrency",
+    "judge_url": "judge.url",
+    "judge_model": "judge.model",
 }
 
 _settings = options(
@@ -42,6 +45,8 @@ _settings = options(
     click.option("--admissible/--no-admissible", default=None, help="Show the admissible actions."),
     click.option("--max-turns", type=click.IntRange(1), help="Turn limit."),
     click.option("--concurrency", type=click.IntRange(1), help="Episodes in flight."),
+    click.option("--judge-url", metavar="URL", help="Endpoint of the judge that notes ask."),
+    click.option("--judge-model", metavar="NAME", help="The judge's model."),
 )
 
 
@@ -53,6 +58,15 @@ _settings = options(
 @click.option("--task-option", "task_options", multiple=True, metavar="KEY=VALUE", help="Option of the split.")
 @click.option("--model-option", "model_options", multiple=True, metavar="KEY=VALUE", help="Option of the policy.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Any other value of the recipe.")
+@click.option(
+    "--note",
+    "notes",
+    multiple=True,
+    metavar="PART",
+    help="Credit part that adds to prompts, as in a recipe: '{subgoal_hint: {source: judge}}'. Of several, "
+    "the first that has something for a turn.",
+)
+@click.option("--no-notes", is_flag=True, help="Leave out the notes that the checkpoint was trained with.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for report.json and the episodes.")
 @json_option
 def evaluate(
@@ -62,6 +76,8 @@ def evaluate(
     task_options: tuple[str, ...],
     model_options: tuple[str, ...],
     overrides: tuple[str, ...],
+    notes: tuple[str, ...],
+    no_notes: bool,
     out: Path | None,
     as_json: bool,
     **settings: Any,
@@ -69,16 +85,24 @@ def evaluate(
     """Let MODEL attempt the tasks of an environment, or of a recipe's test set.
 
     Prompt layout, action format and limits are those of the recipe; for a checkpoint of a run, those it was trained
-    with. An environment's errors count as failures and are shown; where no episode could be played the exit code is 1.
+    with, and so are the notes that its credit parts put into prompts (lessons, subgoals), as they were then. An
+    environment's errors count as failures and are shown; where no episode could be played the exit code is 1.
     """
     recipe = _recipe(what, model)
     recipe = _changed(recipe, settings, env_options, task_options, overrides)
     check_names(recipe, ("test",))
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} exists and is not an empty folder; choose another --out")
-    report = _measure(recipe, model, pairs(model_options, "--model-option"), out)
+    added = _notes(notes, no_notes, recipe, model, out)
+    if settings["judge_url"] and (added is None or added.judge is None):
+        click.echo("no note asks a judge: --judge-url is not used", err=True)
+    try:
+        report, data = _measure(recipe, model, pairs(model_options, "--model-option"), out, added)
+    finally:
+        if added is not None:
+            added.close()
     if as_json:
-        print_json(report.to_dict())
+        print_json(data)
     else:
         from rich.console import Console
 
@@ -96,8 +120,24 @@ def _errors(report: Report) -> int:
     return int(report.errors == report.episodes)
 
 
-def _measure(recipe: Recipe, model: str, model_options: dict[str, Any], out: Path | None) -> Report:
-    """Play the test panel; with ``out``, keep report.json, recipe.yaml and the episodes there."""
+def _notes(notes: tuple[str, ...], no_notes: bool, recipe: Recipe, model: str, out: Path | None) -> PromptNotes | None:
+    """Those asked for, else those that the checkpoint was trained with."""
+    from agentgym.cli._pipeline import chosen_notes, trained_notes
+
+    if notes and no_notes:
+        raise ConfigError("--note and --no-notes exclude each other")
+    if no_notes:
+        return None
+    found = chosen_notes(notes, recipe.judge, out) if notes else trained_notes(model, recipe.judge, out)
+    if found is not None:
+        click.echo(shown(str(found)), err=True)
+    return found
+
+
+def _measure(
+    recipe: Recipe, model: str, model_options: dict[str, Any], out: Path | None, notes: PromptNotes | None
+) -> tuple[Report, dict[str, Any]]:
+    """Play the test panel; the report, and its record. With ``out``, keep report.json, recipe.yaml and the episodes."""
     from agentgym.config.loader import save_recipe
     from agentgym.evaluation import evaluate as measure
     from agentgym.policies import load_policy
@@ -122,7 +162,7 @@ def _measure(recipe: Recipe, model: str, model_options: dict[str, Any], out: Pat
             tasks,
             attempts=recipe.eval.attempts,
             seed=recipe.seed,
-            config=recipe.rollout_config(recipe.eval_sampling()),
+            config=recipe.rollout_config(recipe.eval_sampling(), augmenter=notes.pipeline if notes else None),
             env_options=recipe.env.options,
             store=store,
         )
@@ -133,10 +173,23 @@ def _measure(recipe: Recipe, model: str, model_options: dict[str, Any], out: Pat
     finally:
         if store is not None:
             store.close()
+    data = _record(report, notes)
     if out is not None:
-        text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False)
+        text = json.dumps(data, indent=2, ensure_ascii=False)
         (out / "report.json").write_text(text + "\n", encoding="utf-8")
-    return report
+    return report, data
+
+
+def _record(report: Report, notes: PromptNotes | None) -> dict[str, Any]:
+    """The result record: ``setup.notes`` says which notes prompts got, ``notes`` what came of it."""
+    if notes is None:
+        return report.to_dict()
+    report.setup["notes"] = notes.facts
+    figures = notes.figures(report)
+    failed = figures.get("judge_failed_turns", 0)
+    tail = f"; {failed} went without because the judge failed" if failed else ""
+    click.echo(f"{figures['turns_with_note']} of {figures['turns']} turns had a note{tail}", err=True)
+    return report.to_dict() | {"notes": figures}
 
 
 def _recipe(what: str, model: str) -> Recipe:
