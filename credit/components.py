@@ -23,7 +23,7 @@ def add_component(episode: Episode, name: str, values: Sequence[float] | Array) 
         raise CreditError(
             f"{episode.where}: component {name!r} has {len(values)} values for {len(episode.turns)} turns"
         )
-    numbers = list(map(float, values))
+    numbers: list[float] = values.tolist() if isinstance(values, np.ndarray) else list(map(float, values))
     for turn, value, sound in zip(episode.turns, numbers, map(isfinite, numbers), strict=True):
         rewards = turn.rewards
         if name in rewards:

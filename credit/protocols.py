@@ -132,7 +132,7 @@ class TaskSampler(Protocol):
 class PromptAugmenter(Protocol):
     """Memory, demonstrations, instructions, guidance: asked for a patch before every turn (see agentgym.augment)."""
 
-    def augment(self, context: PromptContext) -> PromptPatch | None | Awaitable[PromptPatch | None]: ...
+    def augment(self, context: PromptContext) -> PromptPatch | Awaitable[PromptPatch | None] | None: ...
 
 
 class RolloutStrategy(Protocol):

@@ -53,6 +53,14 @@ def test_golden_potential_shaping(terminal, rewards, to_go):
     np.testing.assert_allclose(advantages, to_go, atol=1e-12)
 
 
+@pytest.mark.parametrize(("truncated", "to_go"), [("keep", [0.5, 0.25, 0.25]), ("zero", [0, -0.25, -0.25])])
+def test_a_cut_episode_keeps_its_progress_or_gives_it_back(truncated, to_go):
+    made = episode([1, 1, 2])  # Phi = 0, 1/4, 1/4, 1/2: G_t = Phi_T - Phi_t, or with Phi_T = 0: -Phi_t
+    pipeline = CreditPipeline([{"milestones": {"truncated": truncated}}], "discounted_return", TO_GO)
+    ((advantages,),) = pipeline.run([Group(made.task, [made])]).advantages
+    np.testing.assert_allclose(advantages, to_go, atol=1e-12)
+
+
 def test_the_default_is_milestone_turn_credit():
     """With the outcome it is the return-to-go of the Phi differences, where failures run into the turn limit."""
     good, bad = episode([0, 1, 3, 4], success=True), episode([0, 1, 1, 2, 2], index=1)

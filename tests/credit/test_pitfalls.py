@@ -47,8 +47,9 @@
 # 26 truncation masked      23_and_26
 # 27 environment failures   27_and_reports_40_41; properties (failed episodes get zeros)
 # 28 format farmed          28_well_formed_turns_cannot_be_farmed
-# 29 dense up, outcome down trainers/local/test_alarm.py; 29_collecting_progress_does_not_beat_solving, 29_dense_and_outcome_are_logged_apart;
-#                           test_gated: completion_and_outcome_are_reported_apart. (No alarm over a window of steps yet)
+# 29 dense up, outcome down trainers/local/test_alarm.py; 29_collecting_progress_does_not_beat_solving,
+#    29_dense_and_outcome_are_logged_apart;
+#                           test_gated: completion_and_outcome_are_reported_apart.
 # 30 stalling, giving up    30_a_capped_penalty, 30_neither_stalling_nor_giving_up_pays
 # 31 judge sees the outcome properties: 31_no_model_is_shown_the_gold_or_the_outcome; test_milestones, test_tournament:
 #                           the_judge_is_shown_no_gold_no_outcome_and_no_thoughts; retro/test_models:
