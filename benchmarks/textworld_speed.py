@@ -25,9 +25,9 @@ from agentgym.seeding import python_rng
 
 #: kind -> task options
 GAMES: dict[str, dict[str, Any]] = {
-    "coin_collector": {"level": 5},
+    "coin_collector": {"level": 3},
+    "simple": {"rewards": "dense"},
     "cooking": {"cook": True, "open": True},
-    "custom": {"world_size": 5, "nb_objects": 10},
 }
 INFOS = ("admissible_commands", "description", "inventory", "score", "moves", "won", "lost")
 
@@ -80,7 +80,7 @@ def measure(repeats: int, turns: int) -> dict[str, Any]:
     textworld, figures = module(), {}
     for kind, options in GAMES.items():
         env = TextWorld()
-        (task,) = env.tasks("train", n=1, game=kind, **options)
+        (task,) = env.tasks("valid", n=1, game=kind, **options)
         begun = time.perf_counter()
         env.reset(task)
         first = time.perf_counter() - begun

@@ -12,7 +12,7 @@ class Guide:
     """Follows one game. The walkthrough is known to win; every state along it is remembered and recognised again.
 
     Off the walkthrough a second copy of the game, which tracks TextWorld's winning policy, is played to the same state.
-    Where it has no policy either (cooking games: their quests have conditions but no actions), there is no advice.
+    Where it has no policy either (a quest without known actions, or one that can no longer be won), there is no advice.
     """
 
     def __init__(self, path: Path, walkthrough: Sequence[str]) -> None:

@@ -93,7 +93,7 @@ class Game:
         self.executed = self._moves > before or command.lower() in _ANSWERED
 
     def _take(self, state: Any) -> None:
-        self.text = plain(state["feedback"])
+        self.text: str = plain(state["feedback"])
         self.commands: list[str] = [c for c in state["admissible_commands"] if allowed(c)]
         self.won, self.lost = bool(state["won"]), bool(state["lost"])
         self.score = int(state["score"] or 0)

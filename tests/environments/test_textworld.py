@@ -19,6 +19,7 @@ from agentgym.environments.textworld.game import MAX_COMMAND, allowed, plain
 from agentgym.environments.textworld.kinds import KINDS, library_settings, settings_of
 from agentgym.errors import ConfigError, DataError, EnvironmentFault, MissingDependency, UnknownNameError
 
+pytestmark = pytest.mark.filterwarnings("ignore:Game .* is not fully supported")  # true of all games but Jericho's own
 HERE = importlib.util.find_spec("textworld") is not None
 needs_engine = pytest.mark.skipif(
     not HERE, reason="textworld is not installed: pip install 'agentgym-turns[textworld]'"
@@ -260,11 +261,9 @@ def test_off_the_walkthrough_the_expert_still_wins() -> None:
     back = {"north": "south", "south": "north", "east": "west", "west": "east"}[path[0].split()[-1]]
     world.step(f"go {back}")
     assert world.expert() == path[0], "a state on the walkthrough is recognised"
-    task = a_task("custom")
-    world.reset(task)
-    first = world.expert()
-    others = [c for c in world.reset(task).admissible or [] if c != first and not c.startswith(("examine", "look"))]
-    world.step(others[0])
+    listed = world.reset(a_task("simple")).admissible or []
+    others = [c for c in listed if c != world.expert() and c.startswith("open ")]
+    assert world.step(others[0]).grounded
     for _ in range(30):
         step = world.step(world.expert() or "look")
         if step.terminated:
