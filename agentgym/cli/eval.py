@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agentgym.cli._pipeline import PromptNotes
     from agentgym.config.recipe import Recipe
     from agentgym.evaluation import Report
+    from agentgym.types import TaskSet
 
 #: option of this command -> key of the recipe that it sets
 _KEYS = {
@@ -141,13 +142,9 @@ def _measure(
     from agentgym.config.loader import save_recipe
     from agentgym.evaluation import evaluate as measure
     from agentgym.policies import load_policy
-    from agentgym.registry import make
     from agentgym.store import EpisodeStore
 
-    source = recipe.env.test
-    world = make(recipe.env.name, **recipe.env.options)
-    tasks = default_tasks(world, source.split, source.options)[: source.limit]
-    world.close()
+    tasks = _panel(recipe)
     if Path(model).is_dir():  # nothing is downloaded: no progress bar
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     policy = load_policy(model, **model_options)
@@ -178,6 +175,16 @@ def _measure(
         text = json.dumps(data, indent=2, ensure_ascii=False)
         (out / "report.json").write_text(text + "\n", encoding="utf-8")
     return report, data
+
+
+def _panel(recipe: Recipe) -> TaskSet:
+    from agentgym.registry import make
+
+    source = recipe.env.test
+    world = make(recipe.env.name, **recipe.env.options)
+    tasks = default_tasks(world, source.split, source.options)[: source.limit]
+    world.close()
+    return tasks
 
 
 def _record(report: Report, notes: PromptNotes | None) -> dict[str, Any]:

@@ -259,7 +259,7 @@ def test_written_subgoals_are_kept_and_bounded():
     fresh.tracker.writer.most = 3
     for number in range(6):
         hints(fresh, episode(task=Task("fake", f"task {number}")))
-    assert [key for key in fresh.state_dict()["subgoals"]] == [Task("fake", f"task {n}").id for n in (3, 4, 5)]
+    assert list(fresh.state_dict()["subgoals"]) == [Task("fake", f"task {n}").id for n in (3, 4, 5)]
 
 
 def test_without_a_judge_it_says_who_gives_one():
