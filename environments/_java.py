@@ -66,7 +66,8 @@ class JavaGame(Environment):
         self._task = None
         self._now, gold = self._load(task)
         self._gold: list[str] | None = gold
-        self._task, self._actions, self._score, self._over = task, [], 0.0, False
+        self._actions: list[str] = []
+        self._task, self._score, self._over = task, 0.0, False
         return self._now
 
     def step(self, action: str) -> Step:

@@ -102,7 +102,8 @@ class TextWorld(Environment):
         self._guide.reset(self._game)
         top = self._game.top
         self.milestone_names = tuple(f"{k} of {top} points" for k in range(1, top + 1))
-        self._task, self._commands, self._best, self._over = task, [], 0, False
+        self._commands: list[str] = []
+        self._task, self._best, self._over = task, 0, False
         return self._observe()
 
     def _observe(self, text: str | None = None) -> Observation:
@@ -133,7 +134,8 @@ class TextWorld(Environment):
 
     def _step(self, observation: Observation, reward: float, grounded: bool) -> Step:
         won = self._over and self._playing().won
-        score = float(won) if self._scored else None
+        top = self._playing().top
+        score = float(won) if self._scored or not top else self._best / top  # exact, where the sum of shares is not
         return Step(observation, reward, self._over, won, grounded, self.milestone_names[: self._best], score)
 
     def expert(self) -> str | None:

@@ -22,7 +22,7 @@ _EXTENSIONS: Final = (".z8", ".json")
 def data_folder(given: str | None) -> Path:
     """The folder of the game files. Raises DataError, naming the folders looked for."""
     base = given or os.environ.get("AGENTGYM_DATA")
-    folders = [Path(base)] if given else [Path(base) / "textworld"] if base else []
+    folders = [] if not base else [Path(base)] if given else [Path(base) / "textworld"]
     for folder in folders:
         if folder.is_dir():
             return folder

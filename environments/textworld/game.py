@@ -83,8 +83,7 @@ class Game:
     def reset(self) -> None:
         """From the beginning."""
         self.executed = False
-        self._take(self._env.reset())
-        self.text = _introduction(self.text)
+        self._take(self._env.reset(), first=True)
 
     def send(self, command: str) -> None:
         """One command, which must be :func:`allowed`."""
@@ -92,8 +91,9 @@ class Game:
         self._take(self._env.step(command)[0])
         self.executed = self._moves > before or command.lower() in _ANSWERED
 
-    def _take(self, state: Any) -> None:
-        self.text: str = plain(state["feedback"])
+    def _take(self, state: Any, first: bool = False) -> None:
+        text = plain(state["feedback"])
+        self.text = _introduction(text) if first else text
         self.commands: list[str] = [c for c in state["admissible_commands"] if allowed(c)]
         self.won, self.lost = bool(state["won"]), bool(state["lost"])
         self.score = int(state["score"] or 0)

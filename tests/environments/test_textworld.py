@@ -229,6 +229,7 @@ def test_the_walkthrough_wins_and_looking_does_not(kind: str) -> None:
     steps = game_checks.play(world, task)
     assert steps[-1].success
     assert gain(steps) == pytest.approx(1.0)
+    assert steps[-1].score == 1.0
     assert steps[-1].milestones == world.milestone_names != ()
     assert steps[-1].observation.admissible == []
     assert all(step.grounded for step in steps)
