@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -81,9 +80,6 @@ def measure(repeats: int, turns: int) -> dict[str, Any]:
     for kind, options in GAMES.items():
         env = TextWorld()
         (task,) = env.tasks("valid", n=1, game=kind, **options)
-        begun = time.perf_counter()
-        env.reset(task)
-        first = time.perf_counter() - begun
         actions = script(env, task, turns)
         path = str(env._path(task))
         full = textworld.start(path, textworld.EnvInfos(**dict.fromkeys(INFOS, True)))
@@ -94,7 +90,6 @@ def measure(repeats: int, turns: int) -> dict[str, Any]:
             "textworld_listing_steps_per_s": stepping(lambda g=full, a=actions: raw(g, a), repeats),  # type: ignore[misc]
             "textworld_bare_steps_per_s": stepping(lambda g=bare, a=actions: raw(g, a), repeats),  # type: ignore[misc]
             "reset_ms": round(cpu_us(lambda e=env, t=task: len(e.reset(t).text) and 1, repeats)["median"] / 1e3, 2),  # type: ignore[misc]
-            "first_reset_wall_s": round(first, 2),
         }
         env.close()
     return figures
