@@ -70,8 +70,9 @@ def explain(
 
 
 def forget(groups: list[Group], pipeline: CreditPipeline) -> None:
-    """Take the components that ``pipeline`` is about to write off the groups' turns."""
+    """Take the components that ``pipeline`` is about to write off the groups' turns; ``env`` was recorded in play."""
     own = {getattr(part, "component", getattr(part, "name", "")) for part in pipeline.rewarders} | set(pipeline.paid)
+    own.discard("env")
     for episode in (episode for some in groups for episode in some):
         for turn in episode.turns:
             turn.rewards = {name: value for name, value in turn.rewards.items() if name not in own}

@@ -1,11 +1,12 @@
-"""Built-in turn rewarders: the outcome, and penalties for malformed responses and for refused actions."""
+"""Built-in rewarders: the outcome, the environment's step rewards, penalties for malformed and refused actions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from agentgym.credit.protocols import Services
 from agentgym.errors import ConfigError
-from agentgym.types import Episode, Task, Turn
+from agentgym.types import Episode, Group, Task, Turn
 
 
 class Outcome:
@@ -34,6 +35,28 @@ class Outcome:
         """All turns at once."""
         turns = len(record.turns)
         return [0.0] * (turns - 1) + [self.score(record, turns - 1)] if turns else []
+
+
+class EnvironmentRewards:
+    """Pays the environment's own reward of each step (the component ``env``, recorded in play) instead of the outcome.
+
+    For environments whose steps pay: Sokoban's step costs, a search environment's judge rewards. Where steps pay
+    nothing but the end does, it is the outcome again. Failed steps of the environment carry 0.
+    """
+
+    name = "env_rewards"
+    requires: frozenset[str] = frozenset()
+    traits = frozenset({"redistributes_outcome"})
+
+    def __init__(self, weight: float = 1.0) -> None:
+        self.weight = weight
+
+    def plan(self, paid: dict[str, float]) -> dict[str, float]:
+        """The component is there already; from now on it is paid."""
+        return {**paid, "env": self.weight}
+
+    async def apply(self, groups: list[Group], svc: Services, step: int) -> None:
+        """Nothing to add."""
 
 
 class _Penalty(ABC):

@@ -75,7 +75,8 @@ def _episode(task: Task, index: int, play: Play, gap: int) -> Episode:
             Turn(
                 t, _room(move.state), f"do {move.action}", f"do {move.action}" if move.valid else None, _room(after),
                 state_key=_room(move.state), valid=move.valid, grounded=move.grounded, milestones=NAMES[:reached],
-                row=row, start=start, end=end, sampled_tokens=move.tokens, info={"dense": move.dense},
+                rewards={"env": 0.0}, row=row, start=start, end=end, sampled_tokens=move.tokens,
+                info={"dense": move.dense},
             )
         )  # fmt: skip
     ended = Termination(play.ended)
@@ -249,6 +250,7 @@ MODULES: dict[str, tuple[Module, ...]] = {
     ),
     "invalid_penalty": (Module("invalid_penalty", _refused("valid")),),
     "grounding_penalty": (Module("grounding_penalty", _refused("grounded")),),
+    "env_rewards": (Module(None, _within(0, 0)),),
     "milestones": (
         Module("milestone", _exactly(_share)),
         Module(
@@ -269,7 +271,7 @@ MODULES: dict[str, tuple[Module, ...]] = {
     ),
     "subgoal_hint": (
         Module(None, _within(0, 0)),
-        Module(None, _within(0, 0), {"source": "judge"}, asks=("judge_failed_tasks", "judge_failed_tasks")),
+        Module(None, _within(0, 0), {"source": "judge"}),  # asks in play, not here: test_subgoals
     ),
     "gated": (Module("gated:milestone", _exactly(_gated_milestones), beside=("milestones",)),),
     "spa": (

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.config.recipe import Recipe, TaskSource
+from agentgym.credit.parts import name_of
 from agentgym.environment import Environment
 from agentgym.errors import DataError
 from agentgym.evaluation import setup_facts, summarise
@@ -54,6 +55,8 @@ def score_panel(
     started = time.perf_counter(), time.process_time()
     groups = engine.run_sync(tasks, n=recipe.eval.attempts, seed=seed, on_episode=on_episode)
     setup = setup_facts(recipe.env.name, engine.config, recipe.env.options)
+    if engine.config.augmenter is not None:  # policies with notes in their prompts are other agents
+        setup["notes"] = [name_of(part) for part in getattr(engine.config.augmenter, "augmenters", ())]
     report = summarise(groups, tasks, recipe.eval.attempts, seed=seed, setup=setup)
     report.seconds, report.cpu_seconds = time.perf_counter() - started[0], time.process_time() - started[1]
     if store is not None:
