@@ -11,15 +11,17 @@ STAMP := $(VENV)/.installed
 RUN ?= runs/demo
 #: more overrides for the demo's recipe, for example DEMO_ARGS="seed=1 rl.steps=5"
 DEMO_ARGS ?=
+#: more arguments for the learning study
+STUDY_ARGS ?=
 #: more arguments for pytest, for example TESTS="tests/cli -x"
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test check format bench clean install
+.PHONY: help demo test test-textworld check format bench study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 install: $(STAMP) ## make the virtual environment .venv and install everything into it
 
@@ -37,6 +39,12 @@ demo: $(STAMP) ## train a tiny agent on generated ALFWorld games, write runs/dem
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest $(TESTS)
 
+test-textworld: ## run the tests of TextWorld, TextWorldExpress and ScienceWorld in an environment of their own (Java 17)
+	test -d .venv-textworld || $(PYTHON) -m venv .venv-textworld
+	.venv-textworld/bin/python -m pip install --quiet -c constraints.txt -e '.[dev,textworld,textworldexpress,scienceworld]'
+	AGENTGYM_REQUIRE_ENGINES=1 .venv-textworld/bin/python -m pytest tests/environments/test_textworld.py \
+		tests/environments/test_twx.py tests/environments/test_scienceworld.py
+
 check: $(STAMP) ## lint, formatting, types, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,6 +61,11 @@ bench: $(STAMP) ## measure speed, write benchmarks/results (REFERENCE_PYTHON=...
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/credit_speed.py --json benchmarks/results/credit_speed.json
 	$(BIN)/python benchmarks/generation.py
+	$(BIN)/python benchmarks/scoring.py
+	$(BIN)/python benchmarks/credit/bench.py
+	$(BIN)/python benchmarks/games_speed.py
+	$(BIN)/python benchmarks/webshop_speed.py
+	$(BIN)/python benchmarks/search_speed.py
 ifdef REFERENCE_PYTHON
 	$(BIN)/python benchmarks/alfworld_speed.py --reference-python $(REFERENCE_PYTHON)
 	$(BIN)/python benchmarks/alfworld_parity.py --python $(REFERENCE_PYTHON) | tee benchmarks/results/alfworld_parity.txt
@@ -60,6 +73,9 @@ else
 	$(BIN)/python benchmarks/alfworld_speed.py --out runs/alfworld_speed-native.json
 endif
 
+study: $(STAMP) ## compare credit methods: hours of one core; resumes where it was stopped (STUDY_ARGS="--jobs 2")
+	$(BIN)/python benchmarks/learning/study.py $(STUDY_ARGS)
+
 clean: ## remove the virtual environment and caches; runs stay
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-textworld build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,7 +4,8 @@
 
 Groups of 8, 12 sampled tokens a turn, about 30 states a task; no model is involved. Three tables, in CPU milliseconds,
 median of 7 with minimum and maximum: every estimator alone, every estimator in a whole pipeline (with one rewarder
-and all metrics), and every module that learns nothing, in a pipeline with ``discounted_return``. What cannot be built is named.
+and all metrics), and every module that learns nothing, in a pipeline with ``discounted_return``. What cannot be built
+is named.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ ESTIMATORS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("igpo", {"norm": "joint"}),
 )
 
-#: what a recipe lists; each is measured with discounted_return. Modules that learn, or ask a model, cost what that costs
+#: what a recipe lists; each is measured with discounted_return. Modules that learn, or ask a model, are left out
 CREDIT: tuple[list[Any], ...] = (
     [],
     ["invalid_penalty"],
@@ -191,7 +192,9 @@ def measure_all(turns: int, only: str) -> tuple[dict[str, dict[str, float]], dic
             lambda n=name, o=options: piped(["invalid_penalty"], n, o),
         )
     for credit in CREDIT:
-        note(f"module: {' + '.join(map(label, credit)) or 'outcome'}", lambda c=credit: piped(c, "discounted_return", {}))
+        note(
+            f"module: {' + '.join(map(label, credit)) or 'outcome'}", lambda c=credit: piped(c, "discounted_return", {})
+        )
     note(
         "project",
         lambda: (

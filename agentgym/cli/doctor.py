@@ -64,7 +64,10 @@ _PACKAGES: dict[str, tuple[bool, str, str]] = {
     "peft": (False, "LoRA", "pip install 'agentgym-turns[lora]'"),
     "vllm": (False, "fast generation on CUDA", "pip install 'agentgym-turns[vllm]'"),
     "alfworld": (False, "the reference ALFWorld engine", "pip install 'agentgym-turns[alfworld]'"),
-    "textworld": (False, "the reference ALFWorld engine", "pip install 'agentgym-turns[alfworld]'"),
+    "textworld": (False, "TextWorld games", "pip install 'agentgym-turns[textworld]'"),
+    "textworld_express": (False, "TextWorldExpress games", "pip install 'agentgym-turns[textworldexpress]'"),
+    "scienceworld": (False, "ScienceWorld", "pip install 'agentgym-turns[scienceworld]'"),
+    "gymnasium": (False, "FrozenLake", "pip install 'agentgym-turns[games]'"),
 }
 
 

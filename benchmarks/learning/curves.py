@@ -7,11 +7,11 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from scipy.stats import t as student
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from scipy import stats
 
-matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "agentgym"  # the same file for the same numbers
-from matplotlib import pyplot
 
 POINTS = 25
 
@@ -19,8 +19,10 @@ POINTS = 25
 def draw(result: dict[str, Any], path: Path) -> None:
     """Two panels, one line a method; dashed where the method reads milestones of the environment."""
     methods = sorted(result["methods"].items(), key=lambda item: -item[1]["success"])
-    figure, axes = pyplot.subplots(1, 2, figsize=(13, 5), sharey=True)
-    colours = pyplot.get_cmap("tab20")
+    figure = Figure(figsize=(13, 5), layout="constrained")
+    FigureCanvasSVG(figure)
+    axes = figure.subplots(1, 2, sharey=True)
+    colours = matplotlib.colormaps["tab20"]
     for axis, key, label in zip(axes, ("cpu", "episodes"), ("CPU seconds of RL", "episodes"), strict=True):
         for number, (name, method) in enumerate(methods):
             grid, mean, half = _band([run["curve"] for run in method["runs"]], key)
@@ -34,9 +36,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     axes[0].set_ylabel("success on 64 validation tasks")
     axes[0].legend(fontsize=8, title="final, on 128 test tasks", title_fontsize=8)
     figure.suptitle("Quest, 3 chests in 6 rooms, one reward at the end; mean and 95 % interval over runs")
-    figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
 
 
 def _band(curves: list[list[dict[str, float]]], key: str) -> tuple[Any, Any, Any]:
@@ -45,5 +45,5 @@ def _band(curves: list[list[dict[str, float]]], key: str) -> tuple[Any, Any, Any
     values = np.array([np.interp(grid, [p[key] for p in c], [p["success"] for p in c]) for c in curves])
     if len(values) < 2:
         return grid, values[0], np.zeros(POINTS)
-    half = student.ppf(0.975, len(values) - 1) * values.std(axis=0, ddof=1) / len(values) ** 0.5
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std(axis=0, ddof=1) / len(values) ** 0.5
     return grid, values.mean(axis=0), half

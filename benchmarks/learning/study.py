@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 from curves import draw
-from scipy.stats import t as student
+from scipy import stats
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "study.json"
@@ -154,7 +154,7 @@ def interval(values: list[float]) -> tuple[float, float, float]:
     x = np.array(values, np.float64)
     if len(x) < 2:
         return float(x.mean()), float(x.mean()), float(x.mean())
-    half = float(student.ppf(0.975, len(x) - 1) * x.std(ddof=1) / len(x) ** 0.5)
+    half = float(stats.t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / len(x) ** 0.5)
     return float(x.mean()), float(x.mean()) - half, float(x.mean()) + half
 
 
