@@ -95,11 +95,19 @@ def test_equations_are_numbered_once_and_lie_where_the_index_says() -> None:
         assert inspect.getsourcefile(found).endswith(path)  # type: ignore[arg-type,union-attr]
 
 
-def test_figures_are_in_the_results_or_left_to_them() -> None:
+def test_quoted_figures_are_those_of_the_results() -> None:
+    results = ROOT / "benchmarks" / "results"
     measured = TEXT.split("## What we measured")[1].split("\n## ")[0]
-    assert "benchmarks/results/study.json" in measured
-    if re.search(r"\d\.\d", measured):  # once figures are quoted, their source is in the tree
-        assert json.loads((ROOT / "benchmarks" / "results" / "study.json").read_text())
+    records = {(r["env"], r["method"]): r for r in json.loads((results / "credit_bench.json").read_text())["records"]}
+    (header, *rows) = [line.strip("| ").split(" | ") for line in measured.splitlines() if re.match(r"\| \w", line)]
+    assert len(rows) == len({method for _, method in records})
+    for method, *cells in rows:
+        for env, cell in zip(header[1:], cells, strict=True):
+            record = records[env, method.rstrip("*")]
+            assert method.endswith("*") == record["oracle"]
+            expected = [record[key]["mean"] for key in ("spearman", "cosine", "batch_cosine")]
+            assert [float(x) for x in cell.split(" / ")] == pytest.approx(expected, abs=0.0051), (method, env)
+    assert ("has not been run" in measured) == (not (results / "study.json").exists())
 
 
 def test_the_first_recipe_is_one_that_can_be_run(tmp_path: Path) -> None:
