@@ -72,7 +72,7 @@ def draw_tasks(env: str, split: str, n: int, seed: int, draw: Callable[[int], Ga
 
 def check_split(env: str, split: str, known: Iterable[str] = SPLITS) -> None:
     """Raise UnknownNameError where ``split`` is none of ``known``."""
-    if split not in known:
+    if not isinstance(split, str) or split not in known:
         raise unknown(f"split of environment {env!r}", str(split), known)
 
 
@@ -121,6 +121,14 @@ def task_data(env: str, task: Task) -> Mapping[str, Any]:
     return task.data
 
 
+def optional_data(env: str, task: Task, known: Iterable[str]) -> dict[str, Any]:
+    """The data of a task that needs none: {} for None. Raises as ``task_data``, and UnknownNameError for a field."""
+    data = {} if task.env == env and task.data is None else dict(task_data(env, task))
+    if unread := {str(name) for name in data if name not in known}:
+        raise unknown(f"field of the data of {env} task {task.name!r}", min(unread), known)
+    return data
+
+
 def damaged(task: Task, problem: str) -> DataError:
     """A DataError that names the task and what to do."""
     return DataError(
@@ -142,6 +150,31 @@ def foreign_snapshot(env: str, found: Any, task: Task | None) -> EnvironmentFaul
         f"environment {env!r}: the snapshot is of task {found!r:.80}, this instance plays {playing}; reset it to the "
         "snapshot's task first"
     )
+
+
+def snapshot_fields(env: str, state: Any, task: Task | None, expected: str) -> tuple[Any, ...]:
+    """What a snapshot holds behind its task id; ``expected`` names these fields, separated by ", ".
+
+    Raises EnvironmentFault where ``state`` is no such tuple, or of another task than ``task``.
+    """
+    if not isinstance(state, tuple | list) or len(state) != 2 + expected.count(", ") or not isinstance(state[0], str):
+        raise bad_snapshot(env, state, expected)
+    if task is None or state[0] != task.id:
+        raise foreign_snapshot(env, state[0], task)
+    return tuple(state[1:])
+
+
+def bad_snapshot(env: str, state: Any, expected: str) -> EnvironmentFault:
+    """The error of restoring what is no snapshot of this game, or holds a state that the game does not have."""
+    return EnvironmentFault(
+        f"environment {env!r}: expected a snapshot (task id, {expected}) of the present task, got {state!r:.120}; "
+        "give restore() what snapshot() returned"
+    )
+
+
+def in_range(value: Any, low: int, high: int) -> bool:
+    """Whether ``value`` is an integer (not a bool) from ``low`` to ``high``."""
+    return type(value) is int and low <= value <= high
 
 
 def parse_actions(text: str, names: Mapping[str, int], limit: int) -> list[int] | None:

@@ -44,6 +44,7 @@ ROLES: Final = {
 LOW: Final = 0.1
 HIGH: Final = 1.0
 CHANCE: Final = 0.25
+_SNAPSHOT: Final = "pulled arm or None, refused"
 _TEXT: Final = (
     "You stand before two slot machines, {0} and {1}. Each has its own distribution of rewards, which has to do with "
     "what its name stands for. Which of the two pays more on average? Choose {0} or {1}."
@@ -88,52 +89,54 @@ class Bandit(Environment):
     def reset(self, task: Task) -> Observation:
         """Start ``task``."""
         arms = _games.task_data("bandit", task).get("arms")
-        if not isinstance(arms, list | tuple) or frozenset(map(str, arms)) not in _PAIRS:
+        if not isinstance(arms, list | tuple) or len(arms) != 2 or frozenset(map(str, arms)) not in _PAIRS:
             raise _games.damaged(task, f"arms must be the two names of a pair, got {arms!r:.80}")
         self._task, self._arms = task, [str(name) for name in arms]
         self._high = _PAIRS[frozenset(self._arms)]
         # RAGEN seeds this draw with a counter of instances, so that it hangs on the order of creation.
         self._pays = HIGH if python_rng("bandit pull", task.seed).random() < CHANCE else 0.0
-        self._text, self._over = _TEXT.format(*self._arms), False
-        return self._observe()
+        return self._enter(None)
 
-    def _observe(self, note: str = "") -> Observation:
-        return Observation(note + self._text, [*self._arms], self._text)
+    def _enter(self, pulled: str | None, refused: bool = False) -> Observation:
+        """Show the machines, or what the pull of ``pulled`` paid."""
+        self._pulled, self._refused = pulled, refused
+        text = _TEXT.format(*self._arms) if pulled is None else f"{pulled}: {self._reward(pulled)} points"
+        note = f"No such machine. Choose {' or '.join(self._arms)}.\n" if refused else ""
+        return Observation(note + text, [*self._arms], text)
+
+    def _reward(self, arm: str) -> float:
+        return self._pays if arm == self._high else LOW
 
     def step(self, action: str) -> Step:
         """Pull an arm. What names none is answered with the names; nothing is pulled."""
-        if self._task is None or self._over:
+        if self._task is None or self._pulled is not None:
             raise _games.not_running("bandit", self._task)
         named = action.strip().lower() if len(action) < 100 else ""
         arm = next((name for name in self._arms if name.lower() == named), None)
         zero = 0.0 if self._scored else None
         if arm is None:
-            return Step(
-                self._observe(f"No such machine. Choose {' or '.join(self._arms)}.\n"), grounded=False, score=zero
-            )
+            return Step(self._enter(None, refused=True), grounded=False, score=zero)
         best = arm == self._high
-        reward = self._pays if best else LOW
-        self._text, self._over = f"{arm}: {reward} points", True
-        return Step(self._observe(), reward, True, best, score=float(best) if self._scored else None)
+        return Step(self._enter(arm), self._reward(arm), True, best, score=float(best) if self._scored else None)
 
     def expert(self) -> str | None:
         """The arm with the higher mean; None where it is over."""
         if self._task is None:
             raise _games.not_running("bandit", None)
-        return None if self._over else self._high
+        return self._high if self._pulled is None else None
 
     def snapshot(self) -> Any:
         """The present state; valid in any instance that has been reset to the same task."""
         if self._task is None:
             raise _games.not_running("bandit", None)
-        return (self._task.id, self._text, self._over)
+        return (self._task.id, self._pulled, self._refused)
 
     def restore(self, state: Any) -> Observation:
-        """Go back to a snapshot of this task."""
-        if self._task is None or state[0] != self._task.id:
-            raise _games.foreign_snapshot("bandit", state[0], self._task)
-        _, self._text, self._over = state
-        return self._observe()
+        """Go back to a snapshot of this task. Raises EnvironmentFault for anything else, and changes nothing then."""
+        pulled, refused = _games.snapshot_fields("bandit", state, self._task, _SNAPSHOT)
+        if (pulled is not None and pulled not in self._arms) or type(refused) is not bool or (pulled and refused):
+            raise _games.bad_snapshot("bandit", state, _SNAPSHOT)
+        return self._enter(pulled, refused)
 
 
 #: the two names of a pair -> the daring one

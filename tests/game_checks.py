@@ -116,7 +116,8 @@ def check_snapshots(make: Callable[[], Environment], tasks: Iterable[Task], turn
         rng = python_rng("game checks", task.seed)
         states, actions, steps, observation = [pickle.dumps(env.snapshot())], [], [], first
         for _ in range(turns):
-            actions.append(mixed(env, observation, rng))
+            # The first action is refused, so that what a refusal shows must come back too.
+            actions.append(mixed(env, observation, rng) if actions else "no such action")
             steps.append(env.step(actions[-1]))
             observation = steps[-1].observation
             states.append(pickle.dumps(env.snapshot()))
@@ -125,11 +126,43 @@ def check_snapshots(make: Callable[[], Environment], tasks: Iterable[Task], turn
         for k in reversed(range(len(actions))):
             back = other.restore(pickle.loads(states[k]))
             expected = first if k == 0 else steps[k - 1].observation
+            assert back.text == expected.text
             assert back.state_key == expected.state_key
             assert back.admissible == expected.admissible
             assert [plain(other.step(action)) for action in actions[k:]] == [plain(step) for step in steps[k:]]
         with pytest.raises(EnvironmentFault, match="reset it to the"):
             make().restore(pickle.loads(states[0]))
+
+
+def check_bad_snapshots(env: Environment, task: Task) -> None:
+    """What is no snapshot of the task is refused with what was expected, and changes nothing."""
+    env.reset(task)
+    env.step("no such action")
+    good = env.snapshot()
+    wrong: list[Any] = [
+        None,
+        "junk",
+        5,
+        {},
+        (),
+        (task.id,),
+        [task.id, task.id],
+        good[:-1],
+        (*good, 0),
+        (None, *good[1:]),
+    ]
+    for k in range(1, len(good)):
+        changed: list[Any] = [object(), [], 1.5]
+        if type(good[k]) is int:
+            changed += [-1, 10**30, True, None, "0"]
+        wrong += [(*good[:k], value, *good[k + 1 :]) for value in changed]
+    for state in wrong:
+        with pytest.raises(EnvironmentFault, match=r"expected a snapshot \(task id, .*, got "):
+            env.restore(state)
+        assert env.snapshot() == good
+    with pytest.raises(EnvironmentFault, match="reset it to the"):
+        env.restore(("other task", *good[1:]))
+    assert env.snapshot() == good
 
 
 def check_hostile(env: Environment, task: Task, actions: Iterable[str] = HOSTILE) -> list[Step]:
@@ -171,6 +204,9 @@ def check_refusals(env: Environment) -> None:
     """Unknown splits and options, impossible numbers, tasks of others and broken data are named."""
     with pytest.raises(UnknownNameError, match="train"):
         env.tasks("trian")
+    for wrong in (["test"], {}, None):
+        with pytest.raises(UnknownNameError, match="unknown split"):
+            env.tasks(wrong)  # type: ignore[arg-type]
     with pytest.raises(UnknownNameError, match="seed"):
         env.tasks("train", sede=3)
     for wrong in (0, -1, True, "3", 1.5):

@@ -21,6 +21,7 @@ KINDS: Final = ("countdown", "24")
 _OPTIONS: Final = ("n", "seed", "game", "count", "largest", "operators")
 _TARGETS: Final = (10, 99)
 _ATTEMPTS: Final = 5000
+_SNAPSHOT: Final = "text, over, note"
 _HELP: Final = (
     "You get numbers and a target. Write an arithmetic expression that equals the target and uses each number exactly "
     "once, with + - * / and parentheses. Action: the expression alone, without '='."
@@ -78,11 +79,15 @@ class Countdown(Environment):
         fine = isinstance(numbers, list | tuple) and 1 <= len(numbers) <= 5
         if not fine or any(type(n) is not int or not 0 <= n < 10**9 for n in numbers or ()):
             raise _games.damaged(task, f"numbers must be one to five whole numbers below 10^9, got {numbers!r:.80}")
-        if type(target) is not int or abs(target) >= 10**9:
-            raise _games.damaged(task, f"target must be a whole number below 10^9, got {target!r:.80}")
+        if type(target) is not int or not 0 <= target < 10**9:
+            raise _games.damaged(task, f"target must be a whole number from 0 to below 10^9, got {target!r:.80}")
         self._task, self._numbers, self._target = task, tuple(numbers or ()), target
         self._text, self._over = f"Target: {target}, nums: {list(self._numbers)}", False
-        return Observation(self._text)
+        return self._observe()
+
+    def _observe(self, note: str = "") -> Observation:
+        self._note = note
+        return Observation(note + self._text, state_key=self._text)
 
     def step(self, action: str) -> Step:
         """Judge an expression. What is none is answered with the reason, and the game goes on."""
@@ -91,14 +96,13 @@ class Countdown(Environment):
         try:
             value, used = evaluate(action)
         except ExpressionError as error:
-            note = f"Not an expression: {error}.\n{self._text}"
-            return Step(Observation(note, state_key=self._text), grounded=False)
+            return Step(self._observe(f"Not an expression: {error}.\n"), grounded=False)
         right = value is not None and value[0] == self._target * value[1]
         complete = sorted(used) == sorted(self._numbers)
         reward = 0.0 if not complete else 1.0 if right else 0.1
         problem = "" if complete else " The numbers must each be used once."
         self._text, self._over = f"Your answer gets {reward} points.{problem}", True
-        return Step(Observation(self._text), reward, True, complete and right)
+        return Step(self._observe(), reward, True, complete and right)
 
     def expert(self) -> str | None:
         """An expression that solves it; None where it is over or has no solution."""
@@ -110,14 +114,15 @@ class Countdown(Environment):
         """The present state; valid in any instance that has been reset to the same task."""
         if self._task is None:
             raise _games.not_running("countdown", None)
-        return (self._task.id, self._text, self._over)
+        return (self._task.id, self._text, self._over, self._note)
 
     def restore(self, state: Any) -> Observation:
-        """Go back to a snapshot of this task."""
-        if self._task is None or state[0] != self._task.id:
-            raise _games.foreign_snapshot("countdown", state[0], self._task)
-        _, self._text, self._over = state
-        return Observation(self._text)
+        """Go back to a snapshot of this task. Raises EnvironmentFault for anything else, and changes nothing then."""
+        text, over, note = _games.snapshot_fields("countdown", state, self._task, _SNAPSHOT)
+        if not isinstance(text, str) or type(over) is not bool or not isinstance(note, str):
+            raise _games.bad_snapshot("countdown", state, _SNAPSHOT)
+        self._text, self._over = text, over
+        return self._observe(note)
 
 
 def _counts(value: Any) -> tuple[int, int]:

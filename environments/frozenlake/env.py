@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from agentgym.environment import Environment, EnvironmentSpec
 from agentgym.environments import _games
-from agentgym.environments.frozenlake.lake import EXPERT_GAMMA, Lake, Model, gymnasium, lake_of
+from agentgym.environments.frozenlake.lake import EXPERT_GAMMA, Lake, Model, gymnasium, lake_of, random_map
 from agentgym.errors import ConfigError
 from agentgym.types import Observation, Step, Task, TaskSet
 
@@ -22,6 +22,10 @@ from agentgym.types import Observation, Step, Task, TaskSet
 ACTIONS: Final = ("Left", "Down", "Right", "Up")
 _NUMBERS: Final = {name.lower(): number for number, name in enumerate(ACTIONS)}
 _OPTIONS: Final = ("n", "seed", "size", "p", "slippery", "success_rate", "distinct")
+_REFUSAL: Final = "Not an action. Actions: Left, Down, Right, Up.\n"
+_SNAPSHOT: Final = "cell, draws, halfway, over, refused"
+#: a snapshot cannot ask for more slips than this
+_MOST_DRAWS: Final = 1_000_000
 _HELP: Final = (
     "You cross a frozen lake. P: you, _: ice, O: hole, G: goal, X: you in a hole, √: you on the goal. "
     "Actions: Left, Down, Right, Up. On slippery ice you may move sideways instead. A hole or the goal ends the game."
@@ -55,6 +59,7 @@ class FrozenLake(Environment):
         ``size`` (4) cells a side, 2 to 32; ``p`` (0.9) share of ice; ``slippery`` (True); ``success_rate`` (0.8)
         probability of the intended direction, the rest is shared by the two sideways ones; ``distinct`` (True): no map
         twice. Small maps are few, so distinct ones have more holes than ``p`` says; False draws as Gymnasium does.
+        Raises ConfigError also where ``p`` is so small that no map with a way comes up.
         """
         _games.check_options("frozenlake", options, _OPTIONS)
         size = _games.whole("frozenlake", "size", options.get("size", 4), 2, 32)
@@ -62,10 +67,9 @@ class FrozenLake(Environment):
         slippery = _games.yes_no("frozenlake", "slippery", options.get("slippery", True))
         rate = _games.share("frozenlake", "success_rate", options.get("success_rate", 0.8))
         distinct = _games.yes_no("frozenlake", "distinct", options.get("distinct", True))
-        generate = gymnasium().generate_random_map
 
         def draw(seed: int) -> _games.Game:
-            desc = [str(row) for row in generate(size=size, p=p, seed=seed)]
+            desc = random_map(size, p, seed)
             return _games.Game(desc, {"desc": desc, "slippery": slippery, "success_rate": rate}, f"{size}x{size}")
 
         return _games.draw_tasks("frozenlake", split, options.get("n", 100), options.get("seed", 0), draw, distinct)
@@ -81,7 +85,8 @@ class FrozenLake(Environment):
         self._near, self._over = False, False
         return self._observe()
 
-    def _observe(self, note: str = "") -> Observation:
+    def _observe(self, refused: bool = False) -> Observation:
+        self._refused, note = refused, _REFUSAL if refused else ""
         text = self._lake.texts[self._state]
         return Observation(note + text, [*ACTIONS], text)
 
@@ -109,10 +114,9 @@ class FrozenLake(Environment):
             reward += self._move(number)
             if self._over:
                 break
-        note = "" if numbers else "Not an action. Actions: Left, Down, Right, Up.\n"
         won = self._over and self._lake.cells[self._state] == "G"
         reached = self.milestone_names[: 2 if won else 1] if self._near or won else ()
-        return Step(self._observe(note), reward, self._over, won, bool(numbers), reached)
+        return Step(self._observe(not numbers), reward, self._over, won, bool(numbers), reached)
 
     def expert(self) -> str | None:
         """An optimal action by value iteration (discount 0.9); None where the game is over."""
@@ -135,7 +139,7 @@ class FrozenLake(Environment):
 
     def solve(self, gamma: float = EXPERT_GAMMA) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Optimal V[s] and Q[s, a] of the present lake, discounted by ``gamma`` in [0, 1). Raises ConfigError."""
-        if not 0 <= gamma < 1:
+        if not isinstance(gamma, int | float | np.floating) or not 0 <= gamma < 1:
             raise ConfigError(f"environment 'frozenlake': gamma must be in [0, 1), got {gamma!r}")
         return self._running().solve(gamma)
 
@@ -147,13 +151,18 @@ class FrozenLake(Environment):
     def snapshot(self) -> Any:
         """The present state, slips to come included; valid in any instance that has been reset to the same task."""
         self._running()
-        return (self._task.id if self._task else "", self._state, self._drawn, self._near, self._over)
+        name = self._task.id if self._task else ""
+        return (name, self._state, self._drawn, self._near, self._over, self._refused)
 
     def restore(self, state: Any) -> Observation:
-        """Go back to a snapshot of this task."""
-        if self._task is None or state[0] != self._task.id:
-            raise _games.foreign_snapshot("frozenlake", state[0], self._task)
-        _, self._state, self._drawn, self._near, self._over = state
+        """Go back to a snapshot of this task. Raises EnvironmentFault for anything else, and changes nothing then."""
+        cell, drawn, near, over, refused = _games.snapshot_fields("frozenlake", state, self._task, _SNAPSHOT)
+        cells = self._lake.cells
+        fine = _games.in_range(cell, 0, len(cells) - 1) and _games.in_range(drawn, 1, _MOST_DRAWS)
+        fine = fine and type(near) is bool and type(refused) is bool
+        if not fine or over is not (cells[cell] in "GH"):
+            raise _games.bad_snapshot("frozenlake", state, _SNAPSHOT)
+        self._state, self._drawn, self._near, self._over = cell, drawn, near, over
         while self._drawn > len(self._draws):
             self._draws += self._generator.random(64).tolist()
-        return self._observe()
+        return self._observe(refused)

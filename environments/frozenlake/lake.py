@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.environments import _games
-from agentgym.errors import MissingDependency
+from agentgym.errors import ConfigError, MissingDependency
 from agentgym.types import Task
 
 #: the expert's discount: within 10 actions its policy reaches the goal as often as the best there is, to 0.2 %
 EXPERT_GAMMA: Final = 0.9
+#: draws for one map; at p 0.9 hardly any 4x4 map needs a second
+_TRIES: Final = 1000
 #: transitions of a state and action: (probability, next state, reward, done)
 Model = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
 
@@ -108,6 +110,25 @@ class Lake:
 
 
 _lake = lru_cache(maxsize=256)(Lake)
+
+
+def random_map(size: int, p: float, seed: int) -> list[str]:
+    """The rows of ``generate_random_map(size, p, seed)`` of Gymnasium, which tries for ever where ``p`` is small.
+
+    Raises ConfigError where none of ``_TRIES`` draws has a way from S to G.
+    """
+    solvable = gymnasium().is_valid
+    generator = np.random.Generator(np.random.PCG64(seed))
+    for _ in range(_TRIES):
+        cells = generator.choice(["F", "H"], (size, size), p=[p, 1 - p])
+        cells[0, 0], cells[-1, -1] = "S", "G"
+        rows = cells.tolist()
+        if solvable(rows, size):
+            return ["".join(row) for row in rows]
+    raise ConfigError(
+        f"environment 'frozenlake': no map with a way from S to G in {_TRIES} tries with p={p} and size={size}; "
+        "take a larger p (share of ice; the default is 0.9) or a smaller size"
+    )
 
 
 def lake_of(task: Task) -> Lake:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final
 
 from agentgym.environment import Environment, EnvironmentSpec
+from agentgym.environments import _games
 from agentgym.environments.keydoor.model import TabularModel
 from agentgym.environments.keydoor.world import DISTRACTORS, World, make_world
-from agentgym.errors import AgentGymError, ConfigError, EnvironmentFault, unknown
+from agentgym.errors import ConfigError, EnvironmentFault, unknown
 from agentgym.seeding import derive_seed
 from agentgym.types import Observation, Step, Task, TaskSet
 
@@ -17,6 +18,7 @@ COUNTS: Final = {"train": 100, "valid": 20, "test": 100}
 _LIMITS: Final = {"length": (2, 64), "doors": (1, 16), "distractors": (0, len(DISTRACTORS)), "count": (1, 10_000_000)}
 _SIZE: Final = ("length", "doors", "distractors")
 
+_SNAPSHOT: Final = "index of the state, refused"
 _HELP: Final = (
     "Reach the last cell of the corridor. Actions: left, right; take key, where you see it; open door, with the key in "
     "hand before a closed door, which uses it up. Some further actions do nothing at all."
@@ -51,8 +53,7 @@ class KeyDoor(Environment):
         Options: ``count``, ``length``, ``doors``, ``distractors`` (default: the constructor's), ``seed`` (>= 0,
         default 0). Splits share no seed. There are few corridors of a small size, so two seeds can give the same one.
         """
-        if split not in COUNTS:
-            raise unknown("split of environment 'keydoor'", str(split), COUNTS)
+        _games.check_split("keydoor", split, COUNTS)
         for name in options:
             if name not in (*_LIMITS, "seed"):
                 raise unknown(f"option of keydoor split {split!r}", name, (*_LIMITS, "seed"))
@@ -69,12 +70,7 @@ class KeyDoor(Environment):
 
     def reset(self, task: Task) -> Observation:
         """Start ``task``. A task without ``data`` has the constructor's size."""
-        if task.env != self.spec.name:
-            raise EnvironmentFault(f"environment 'keydoor' got a task of environment {task.env!r}: {task.name!r}")
-        data = {**self._size, **(task.data or {})}
-        if unread := data.keys() - set(_SIZE):
-            raise unknown(f"field of the data of keydoor task {task.name!r}", min(unread), _SIZE)
-        size = _checked_size(**data)
+        size = _checked_size(**{**self._size, **_games.optional_data("keydoor", task, _SIZE)})
         self._world = make_world(task.seed, *(size[name] for name in _SIZE))
         self._task = task
         self.milestone_names = self._world.corridor.milestones
@@ -125,14 +121,15 @@ class KeyDoor(Environment):
         return (self._task.id, self._state, self._refused)
 
     def restore(self, state: Any) -> Observation:
-        """Go back to a snapshot of this task, or to any state of it: ``(task id, index, False)``."""
-        self._running()
-        name, index, refused = state
-        if name != self._task.id:
-            raise AgentGymError(
-                f"keydoor: the snapshot is of task {name}, this environment plays {self._task.id} "
-                f"({self._task.name!r}); reset to the same task first"
-            )
+        """Go back to a snapshot of this task, or to any state of it: ``(task id, index, False)``.
+
+        Raises EnvironmentFault for anything else.
+        """
+        world = self._world
+        index, refused = _games.snapshot_fields("keydoor", state, self._task if world else None, _SNAPSHOT)
+        last = len(world.model.states) - 1 if world else -1
+        if not _games.in_range(index, 0, last) or type(refused) is not bool:
+            raise _games.bad_snapshot("keydoor", state, _SNAPSHOT)
         return self._enter(index, refused)
 
     def close(self) -> None:

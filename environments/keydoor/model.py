@@ -105,6 +105,6 @@ class TabularModel:
             raise AgentGymError(f"the policy has shape {policy.shape}, expected [S, A] = {self.next_state.shape}")
         if not (policy >= 0).all() or not np.allclose(policy.sum(1), 1.0, atol=1e-9):
             raise AgentGymError("the policy's rows must be probabilities >= 0 that sum to 1 (tolerance 1e-9)")
-        if not 0 < gamma <= 1:
-            raise AgentGymError(f"gamma must be in (0, 1], got {gamma}")
+        if not isinstance(gamma, int | float | np.floating) or not 0 < gamma <= 1:
+            raise AgentGymError(f"gamma must be in (0, 1], got {gamma!r}")
         return policy

@@ -8,6 +8,7 @@ mine, which ends the game, and -1 for what opens nothing.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from agentgym.environment import Environment, EnvironmentSpec
@@ -23,6 +24,7 @@ EXPERTS: Final = ("oracle", "deducer")
 _OPTIONS: Final = ("n", "seed", "size", "mines", "max_clicks")
 _CELL: Final = re.compile(r"\( {0,9}(\d{1,4}) {0,9}, {0,9}(\d{1,4}) {0,9}\)")
 _ATTEMPTS: Final = 500
+_SNAPSHOT: Final = "opened, over, note"
 _HELP: Final = (
     "Minesweeper. Rows and columns count from 1. ?: closed, .: open without mines around it, 1-8: open with so many "
     "mines around it, *: a mine. Action: (row, column) opens a closed cell. Open all cells without mines to win; "
@@ -91,6 +93,7 @@ class Minesweeper(Environment):
         return self._observe()
 
     def _observe(self, note: str = "") -> Observation:
+        self._note = note
         size, text = self._board.size, self._board.text(self._opened)
         closed = [name for cell, name in enumerate(_names(size)) if not self._opened >> cell & 1]
         return Observation(note + text, closed, text)
@@ -159,16 +162,20 @@ class Minesweeper(Environment):
         """The present state; valid in any instance that has been reset to the same task."""
         if self._task is None:
             raise _games.not_running("minesweeper", None)
-        return (self._task.id, self._opened, self._over)
+        return (self._task.id, self._opened, self._over, self._note)
 
     def restore(self, state: Any) -> Observation:
-        """Go back to a snapshot of this task."""
-        if self._task is None or state[0] != self._task.id:
-            raise _games.foreign_snapshot("minesweeper", state[0], self._task)
-        _, self._opened, self._over = state
-        return self._observe()
+        """Go back to a snapshot of this task. Raises EnvironmentFault for anything else, and changes nothing then."""
+        opened, over, note = _games.snapshot_fields("minesweeper", state, self._task, _SNAPSHOT)
+        board = self._board
+        fine = _games.in_range(opened, 1, board.safe | board.mined) and isinstance(note, str)
+        if not fine or over is not (bool(opened & board.mined) or opened == board.safe):
+            raise _games.bad_snapshot("minesweeper", state, _SNAPSHOT)
+        self._opened, self._over = opened, over
+        return self._observe(note)
 
 
+_placed: Final = lru_cache(maxsize=4096)(place_mines)
 _NAMES: dict[int, tuple[str, ...]] = {}
 
 
@@ -191,7 +198,14 @@ def _start(task: Task) -> tuple[Board, int]:
         raise _games.damaged(
             task, f"first must be a cell from 0 to {size * size - 1} without a mine, got {first!r:.80}"
         )
-    board = board_of(size, tuple(sorted(set(mines))))
+    seed, placed = data.get("board_seed"), tuple(sorted(set(mines)))
+    if seed is not None and not (
+        _games.in_range(seed, 0, 2**32 - 1) and _placed(seed, size, len(placed), first) == placed
+    ):
+        raise _games.damaged(
+            task, f"board_seed must be the seed that puts the mines where they are, or be left out, got {seed!r:.80}"
+        )
+    board = board_of(size, placed)
     if board.uncovers[first] == board.safe:
         raise _games.damaged(task, "opening its first cell wins at once")
     return board, board.uncovers[first]

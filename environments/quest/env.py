@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final
 
 from agentgym.environment import Environment, EnvironmentSpec
+from agentgym.environments import _games
 from agentgym.environments.quest.world import COLOURS, REFUSAL, ROOMS, SPLITS, Scene, World, make_world
-from agentgym.errors import AgentGymError, ConfigError, EnvironmentFault, unknown
+from agentgym.errors import ConfigError, EnvironmentFault, unknown
 from agentgym.seeding import derive_seed
 from agentgym.types import Observation, Step, Task, TaskSet
 
@@ -14,6 +15,7 @@ from agentgym.types import Observation, Step, Task, TaskSet
 COUNTS: Final = {"train": 2000, "valid": 64, "test": 200}
 _LIMITS: Final = {"rooms": (2, len(ROOMS)), "chests": (1, len(COLOURS)), "count": (1, 10_000_000)}
 
+_SNAPSHOT: Final = "stage, room, refused"
 _HELP: Final = (
     "Find the key, open the chest of its colour, go on with what is in it, and bring the gem to the altar. Actions: "
     "go north, go south, go east, go west; take COLOUR key; open COLOUR chest; take gem; place gem. You can carry one "
@@ -50,8 +52,7 @@ class Quest(Environment):
         chooses among the unlimited games of the split. A longer list begins with the shorter one. A game belongs to
         one split by a hash of its content, so no two splits share a game, whatever the seeds.
         """
-        if split not in SPLITS:
-            raise unknown("split of environment 'quest'", str(split), SPLITS)
+        _games.check_split("quest", split, SPLITS)
         for name in options:
             if name not in (*_LIMITS, "seed"):
                 raise unknown(f"option of quest split {split!r}", name, (*_LIMITS, "seed"))
@@ -72,13 +73,12 @@ class Quest(Environment):
 
     def reset(self, task: Task) -> Observation:
         """Start ``task``. A task without ``data`` has the constructor's size and belongs to no split."""
-        if task.env != self.spec.name:
-            raise EnvironmentFault(f"environment 'quest' got a task of environment {task.env!r}: {task.name!r}")
-        data = {**self._size, "split": "", **(task.data or {})}
-        if unread := data.keys() - {"rooms", "chests", "split"}:
-            raise unknown(f"field of the data of quest task {task.name!r}", min(unread), (*self._size, "split"))
+        given = _games.optional_data("quest", task, (*self._size, "split"))
+        data = {**self._size, "split": "", **given}
         size = [_bounded(name, data[name]) for name in ("rooms", "chests")]
-        self._world = make_world(task.seed, *size, str(data["split"]))
+        if data["split"] != "":
+            _games.check_split("quest", data["split"], SPLITS)
+        self._world = make_world(task.seed, *size, data["split"])
         self._task = task
         self.milestone_names = self._world.deeds
         return self._enter(0, self._world.layout.start)
@@ -117,14 +117,12 @@ class Quest(Environment):
         return (self._task.id, self._stage, self._room, self._refused)
 
     def restore(self, state: Any) -> Observation:
-        """Go back to a snapshot of this task, taken in any instance."""
-        self._running()
-        name, stage, room, refused = state
-        if name != self._task.id:
-            raise AgentGymError(
-                f"quest: the snapshot is of task {name}, this environment plays {self._task.id} "
-                f"({self._task.name!r}); reset to the same task first"
-            )
+        """Go back to a snapshot of this task, taken in any instance. Raises EnvironmentFault for anything else."""
+        world = self._world
+        stage, room, refused = _games.snapshot_fields("quest", state, self._task if world else None, _SNAPSHOT)
+        fine = world is not None and type(refused) is bool and _games.in_range(stage, 0, len(world.deeds))
+        if world is None or not fine or not _games.in_range(room, 0, len(world.layout.rooms) - 1):
+            raise _games.bad_snapshot("quest", state, _SNAPSHOT)
         return self._enter(stage, room, refused)
 
     def close(self) -> None:

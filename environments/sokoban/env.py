@@ -23,6 +23,8 @@ ACTIONS: Final = ("Up", "Down", "Left", "Right")
 _NUMBERS: Final = {name.lower(): number for number, name in enumerate(ACTIONS)}
 _OPTIONS: Final = ("n", "seed", "size", "boxes", "min_steps", "max_steps")
 _ATTEMPTS: Final = 500
+_REFUSAL: Final = "Not an action. Actions: Up, Down, Left, Right.\n"
+_SNAPSHOT: Final = "state, most boxes on targets, over, refused"
 _HELP: Final = (
     "You push boxes onto targets. #: wall, _: floor, O: target, X: box, √: box on target, P: you, S: you on a target. "
     "Actions: Up, Down, Left, Right. You can push one box, never pull. All boxes on targets wins."
@@ -67,7 +69,7 @@ class Sokoban(Environment):
     )
 
     def __init__(self, variant: str = "ragen", actions_per_turn: int = 1, outcome: str = "success") -> None:
-        if variant not in VARIANTS:
+        if not isinstance(variant, str) or variant not in VARIANTS:
             raise unknown("variant of environment 'sokoban'", str(variant), VARIANTS)
         self._variant = VARIANTS[variant]
         self._limit = _games.whole("sokoban", "actions_per_turn", actions_per_turn, 1, 100)
@@ -110,7 +112,8 @@ class Sokoban(Environment):
         self._over = False
         return self._observe()
 
-    def _observe(self, note: str = "") -> Observation:
+    def _observe(self, refused: bool = False) -> Observation:
+        self._refused, note = refused, _REFUSAL if refused else ""
         symbols, width = self._room.draw(self._state), self._room.width
         if self._variant.numbered:
             rows = [f"{k // width}: " + " ".join(symbols[k : k + width]) for k in range(0, len(symbols), width)]
@@ -144,11 +147,10 @@ class Sokoban(Environment):
             reward, moved = reward + gained, moved or effective
             if self._over:
                 break
-        note = "" if numbers else "Not an action. Actions: Up, Down, Left, Right.\n"
         solved = self._over and self._on == self._room.boxes
         score = float(solved) if self._scored else None
         names = self.milestone_names[: self._most]
-        return Step(self._observe(note), reward, self._over, solved, moved, names, score)
+        return Step(self._observe(not numbers), reward, self._over, solved, moved, names, score)
 
     def expert(self) -> str | None:
         """The next move of a shortest solution; None where the game is over or can no longer be solved."""
@@ -167,15 +169,20 @@ class Sokoban(Environment):
         """The present state; valid in any instance that has been reset to the same task."""
         if self._task is None:
             raise _games.not_running("sokoban", None)
-        return (self._task.id, self._state, self._most, self._over)
+        return (self._task.id, self._state, self._most, self._over, self._refused)
 
     def restore(self, state: Any) -> Observation:
-        """Go back to a snapshot of this task."""
-        if self._task is None or state[0] != self._task.id:
-            raise _games.foreign_snapshot("sokoban", state[0], self._task)
-        _, self._state, self._most, self._over = state
-        self._on = self._room.on_target(self._state)
-        return self._observe()
+        """Go back to a snapshot of this task. Raises EnvironmentFault for anything else, and changes nothing then."""
+        cell, most, over, refused = _games.snapshot_fields("sokoban", state, self._task, _SNAPSHOT)
+        room = self._room
+        fine = type(cell) is int and room.holds(cell) and type(over) is bool and type(refused) is bool
+        on = room.on_target(cell) if fine else 0
+        # A solved game is over; a dead one is, or is not, by the rule set.
+        fine = fine and (over is (on == room.boxes) or (over and cell not in room.steps))
+        if not fine or not _games.in_range(most, on, room.boxes):
+            raise _games.bad_snapshot("sokoban", state, _SNAPSHOT)
+        self._state, self._most, self._over, self._on = cell, most, over, on
+        return self._observe(refused)
 
 
 _FIXED: Final = str.maketrans("XP√S", "__OO")

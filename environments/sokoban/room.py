@@ -69,6 +69,12 @@ class Room:
             boxes ^= 1 << ahead | 1 << behind
         return boxes << SHIFT | ahead
 
+    def holds(self, state: int) -> bool:
+        """Whether ``state`` is one of this room: all its boxes on the floor, the player beside them."""
+        boxes, player = state >> SHIFT, state & PLAYER
+        inside = state >= 0 and player < len(self.cells) and boxes < 1 << len(self.cells)
+        return inside and boxes.bit_count() == self.boxes and not boxes >> player & 1
+
     def draw(self, state: int) -> list[str]:
         """The symbols of a state, row by row in one list."""
         symbols, boxes, player = self.blank.copy(), state >> SHIFT, self.cells[state & PLAYER]

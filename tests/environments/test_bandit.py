@@ -81,6 +81,7 @@ def test_what_every_game_must_do() -> None:
     for make in (Bandit, partial(Bandit, "rewards")):
         game_checks.check_interleaved(make, tasks)
         game_checks.check_snapshots(make, tasks)
+        game_checks.check_bad_snapshots(make(), tasks[0])
         game_checks.check_hostile(make(), tasks[0])
 
 
@@ -93,3 +94,8 @@ def test_broken_tasks_are_named(arms: Any) -> None:
 def test_unknown_outcomes_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="rewards"):
         agentgym.make("bandit", outcome="points")
+
+
+def test_three_names_are_no_pair() -> None:
+    with pytest.raises(DataError, match="arms must be the two names of a pair"):
+        Bandit().reset(Task("bandit", "bad", data={"arms": ["Teacher", "Trader", "Teacher"]}))

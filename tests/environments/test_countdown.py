@@ -192,6 +192,7 @@ def test_what_every_game_must_do() -> None:
     tasks = Countdown().tasks("valid", n=8)
     game_checks.check_interleaved(Countdown, tasks)
     game_checks.check_snapshots(Countdown, tasks)
+    game_checks.check_bad_snapshots(Countdown(), tasks[0])
     game_checks.check_hostile(Countdown(), tasks[0], [text for text in game_checks.HOSTILE if text != "9" * 5_000])
     game_checks.check_hostile(Countdown(), tasks[0], ["9" * 5_000, "9**9**9", "(" * 200 + "1" + ")" * 200])
 
@@ -199,7 +200,8 @@ def test_what_every_game_must_do() -> None:
 @pytest.mark.parametrize(
     "data",
     [{"numbers": [1, 2]}, {"numbers": [], "target": 3}, {"numbers": [1] * 6, "target": 3}, {"numbers": 3, "target": 3},
-     {"numbers": [1, "2"], "target": 3}, {"numbers": [1, -2], "target": 3}, {"numbers": [1], "target": "3"}],
+     {"numbers": [1, "2"], "target": 3}, {"numbers": [1, -2], "target": 3}, {"numbers": [1], "target": "3"},
+     {"numbers": [1, 2], "target": -1}, {"numbers": [1], "target": True}, {"numbers": [1], "target": 10**9}],
 )  # fmt: skip
 def test_broken_games_are_named(data: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="countdown task 'bad'"):

@@ -12,6 +12,7 @@ import pytest
 import agentgym
 from agentgym import Task
 from agentgym.environments.frozenlake import ACTIONS, FrozenLake
+from agentgym.environments.frozenlake.lake import random_map
 from agentgym.errors import ConfigError, DataError, EnvironmentFault, MissingDependency
 from agentgym.seeding import python_rng
 
@@ -149,6 +150,7 @@ def test_what_every_game_must_do() -> None:
     tasks = FrozenLake().tasks("valid", n=8, size=5, p=0.8)
     game_checks.check_interleaved(FrozenLake, tasks)
     game_checks.check_snapshots(FrozenLake, tasks)
+    game_checks.check_bad_snapshots(FrozenLake(), tasks[0])
     for limit in (1, 2):
         game_checks.check_hostile(FrozenLake(actions_per_turn=limit), tasks[0])
 
@@ -210,3 +212,29 @@ def test_a_discount_that_never_converges_is_refused() -> None:
     env.reset(env.tasks("train", n=1)[0])
     with pytest.raises(ConfigError, match="gamma"):
         env.solve(1.0)
+
+
+@pytest.mark.parametrize(("p", "size"), [(0, 4), (0.0, 2), (1e-12, 4), (0.3, 32)])
+def test_too_little_ice_ends_with_an_error_that_names_it(p: float, size: int) -> None:
+    with pytest.raises(ConfigError, match=f"no map with a way .* p={float(p)} and size={size}"):
+        FrozenLake().tasks("train", n=1, p=p, size=size, distinct=False)
+
+
+@pytest.mark.parametrize("wrong", [True, -0.1, 1.1, float("nan"), "0.9", None])
+def test_what_is_no_share_of_ice_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="p must be a number from 0 to 1"):
+        FrozenLake().tasks("train", n=1, p=wrong)
+
+
+def test_maps_are_gymnasiums_for_every_share_of_ice() -> None:
+    for seed in range(150):
+        size, p = 2 + seed % 7, (0.5, 0.6, 0.9, 1.0)[seed % 4]
+        assert random_map(size, p, seed) == lake.generate_random_map(size=size, p=p, seed=seed)
+
+
+def test_a_discount_of_another_type_is_refused() -> None:
+    env = FrozenLake()
+    env.reset(env.tasks("train", n=1)[0])
+    for gamma in (1.0, -0.1, "0.9", None, float("nan")):
+        with pytest.raises(ConfigError, match="gamma"):
+            env.solve(gamma)  # type: ignore[arg-type]

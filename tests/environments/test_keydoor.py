@@ -10,13 +10,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import game_checks
 import numpy as np
 import pytest
 
 import agentgym
 from agentgym.environments.keydoor import KeyDoor, TabularModel
 from agentgym.environments.keydoor.world import DISTRACTORS, Corridor
-from agentgym.errors import AgentGymError, ConfigError, EnvironmentFault, UnknownNameError
+from agentgym.errors import AgentGymError, ConfigError, DataError, EnvironmentFault, UnknownNameError
 from agentgym.rollouts import Limits
 from agentgym.seeding import numpy_rng
 from agentgym.types import Step, Task
@@ -206,7 +207,7 @@ def test_snapshots_come_back_exactly() -> None:
         env.restore(state)
         seen = env.step(action).observation
     env.reset(env.tasks("valid")[1])
-    with pytest.raises(AgentGymError, match="same task"):
+    with pytest.raises(AgentGymError, match="reset it to the"):
         env.restore(state)
 
 
@@ -266,3 +267,30 @@ def test_doing_nothing_never_succeeds() -> None:
     tasks = KeyDoor().tasks("valid", count=5)
     groups = agentgym.rollout("keydoor", agentgym.load_policy("noop"), tasks=tasks, n=1, seed=0)
     assert not any(e.success or e.outcome for g in groups for e in g)
+
+
+def test_snapshots_of_refusals_come_back_and_what_is_none_is_named() -> None:
+    env = KeyDoor()
+    tasks = env.tasks("valid", count=4)
+    game_checks.check_snapshots(KeyDoor, tasks)
+    for task in tasks:
+        game_checks.check_bad_snapshots(env, task)
+    env.close()
+    with pytest.raises(EnvironmentFault, match="reset it to the"):
+        env.restore((tasks[0].id, 0, False))
+    with pytest.raises(EnvironmentFault, match="expected a snapshot"):
+        KeyDoor().restore(None)
+
+
+@pytest.mark.parametrize("data", ["x", "", 5, 0, [], ["rooms"]])
+def test_task_data_that_is_no_mapping_is_named(data: Any) -> None:
+    with pytest.raises(DataError, match=r"keydoor task 'bad'.*expected a mapping"):
+        KeyDoor().reset(Task("keydoor", "bad", data=data))
+
+
+def test_fields_and_splits_of_any_type_are_named() -> None:
+    with pytest.raises(UnknownNameError, match="field of the data of keydoor task 'bad' '3'"):
+        KeyDoor().reset(Task("keydoor", "bad", data={3: 1}))
+    for split in (["test"], {}, None):
+        with pytest.raises(UnknownNameError, match="split of environment 'keydoor'"):
+            KeyDoor().tasks(split)  # type: ignore[arg-type]

@@ -186,6 +186,7 @@ def test_what_every_game_must_do() -> None:
     for make in (Minesweeper, partial(Minesweeper, "deducer", "rewards")):
         game_checks.check_interleaved(make, tasks)
         game_checks.check_snapshots(make, tasks)
+        game_checks.check_bad_snapshots(make(), tasks[0])
         hostile = (
             *game_checks.HOSTILE,
             "(99, 99)",
@@ -216,3 +217,25 @@ def test_wrong_options_are_named() -> None:
             Minesweeper().tasks("train", **wrong)
     with pytest.raises(ConfigError, match="no board of size 8"):
         Minesweeper().tasks("train", n=1, size=8, mines=30, max_clicks=1)
+
+
+def test_a_board_seed_must_put_the_mines_where_they_are() -> None:
+    env, task = Minesweeper(), Minesweeper().tasks("train", n=1)[0]
+    env.reset(Task("minesweeper", "kept", data=task.data))
+    env.reset(Task("minesweeper", "left out", data={k: v for k, v in task.data.items() if k != "board_seed"}))
+    for seed in (task.data["board_seed"] + 1, -1, 2**32, "7", True, 1.5):
+        with pytest.raises(DataError, match="task 'bad': board_seed must be the seed"):
+            env.reset(Task("minesweeper", "bad", data={**task.data, "board_seed": seed}))
+
+
+def test_every_refusal_comes_back_with_its_reason() -> None:
+    env, other = Minesweeper(), Minesweeper()
+    task = Task("minesweeper", "a", data={"size": 3, "mines": [0, 8], "first": 1})
+    env.reset(task), other.reset(task)
+    for action in ("(1, 2)", "(0, 1)", "no cell", "(2, 2)"):
+        seen = env.step(action).observation
+        assert other.restore(env.snapshot()) == seen
+    opened = env.snapshot()[1]
+    for state in ((task.id, opened, True, ""), (task.id, opened | 1, False, ""), (task.id, 0, False, "")):
+        with pytest.raises(EnvironmentFault, match="expected a snapshot"):
+            other.restore(state)

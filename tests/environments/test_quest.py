@@ -11,6 +11,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+import game_checks
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 import agentgym
 from agentgym.environments.quest import Quest
 from agentgym.environments.quest.world import COLOURS, DIRECTIONS, ROOMS, Layout, World, draw_layout, make_world
-from agentgym.errors import AgentGymError, ConfigError, EnvironmentFault, UnknownNameError
+from agentgym.errors import AgentGymError, ConfigError, DataError, EnvironmentFault, UnknownNameError
 from agentgym.seeding import python_rng
 from agentgym.types import Step, Task
 
@@ -198,7 +199,7 @@ def test_the_same_in_every_process_and_however_interleaved() -> None:
     alone = [played(task) for task in tasks]
     assert [played(task) for task in reversed(tasks)] == alone[::-1]
     code = (
-        "import sys; sys.path.insert(0, 'tests/environments'); import test_quest as q\n"
+        "import sys; sys.path[:0] = ['tests/environments', 'tests']; import test_quest as q\n"
         "print(repr([q.played(t) for t in q.mixed_tasks()]))"
     )
     for hash_seed in ("1", "2"):
@@ -240,7 +241,7 @@ def test_snapshots_come_back_exactly_also_in_another_instance() -> None:
             ends.append([(s.observation, s.milestones, s.reward) for s in finish(player)])
         assert ends[-1] == ends[-2]
     env.reset(env.tasks("valid")[4])
-    with pytest.raises(AgentGymError, match="reset to the same task first"):
+    with pytest.raises(AgentGymError, match="reset it to the"):
         env.restore(next(iter(shown)))
 
 
@@ -330,3 +331,33 @@ def test_the_library_plays_it() -> None:
     noop = agentgym.rollout("quest", agentgym.load_policy("noop"), tasks=tasks, n=1, seed=0)
     assert [(e.success, e.outcome, len(e.turns)) for g in noop for e in g] == [(False, 0.0, 36)] * 8
     assert not any(turn.grounded for g in noop for e in g for turn in e.turns)
+
+
+def test_snapshots_of_refusals_come_back_and_what_is_none_is_named() -> None:
+    env = Quest()
+    tasks = env.tasks("valid", count=4)
+    game_checks.check_snapshots(Quest, tasks)
+    for task in tasks:
+        game_checks.check_bad_snapshots(env, task)
+    env.close()
+    with pytest.raises(EnvironmentFault, match="reset it to the"):
+        env.restore((tasks[0].id, 0, 0, False))
+    with pytest.raises(EnvironmentFault, match="expected a snapshot"):
+        Quest().restore(None)
+
+
+@pytest.mark.parametrize("data", ["x", "", 5, 0, [], ["rooms"]])
+def test_task_data_that_is_no_mapping_is_named(data: Any) -> None:
+    with pytest.raises(DataError, match=r"quest task 'bad'.*expected a mapping"):
+        Quest().reset(Task("quest", "bad", data=data))
+
+
+def test_fields_and_splits_of_any_type_are_named() -> None:
+    with pytest.raises(UnknownNameError, match="field of the data of quest task 'bad' '3'"):
+        Quest().reset(Task("quest", "bad", data={3: 1}))
+    for split in (["test"], {}, None):
+        with pytest.raises(UnknownNameError, match="split of environment 'quest'"):
+            Quest().tasks(split)  # type: ignore[arg-type]
+    for split in (["test"], "tests", 5, None):
+        with pytest.raises(UnknownNameError, match="split of environment 'quest'"):
+            Quest().reset(Task("quest", "bad", data={"split": split}))

@@ -191,6 +191,7 @@ def test_what_every_game_must_do() -> None:
         tasks = make().tasks("valid", n=8)
         game_checks.check_interleaved(make, tasks)
         game_checks.check_snapshots(make, tasks)
+        game_checks.check_bad_snapshots(make(), tasks[0])
         for limit in (1, 2):
             game_checks.check_hostile(make(actions_per_turn=limit), tasks[0])
 
@@ -242,3 +243,26 @@ def test_large_rooms_are_refused_before_they_cost_much() -> None:
     open_room = ["#" * 12, *["#" + "_" * 10 + "#"] * 9, "#PXXXXOOOO_#", "#" * 12]
     with pytest.raises(RoomError, match="too many states"):
         Room(open_room)
+
+
+def test_snapshots_of_impossible_states_are_refused() -> None:
+    env = Sokoban()
+    task = Task("sokoban", "d", data={"rows": ["######", "#PX_O#", "######"]})
+    env.reset(task)
+    _, start, _, _, _ = env.snapshot()
+    two_boxes, on_box, outside = start | 1 << 9, 1 << 8 | 1, 1 << 13 | 0
+    for state in (two_boxes, on_box, outside, 1 << 8 | 100):
+        with pytest.raises(EnvironmentFault, match="expected a snapshot"):
+            env.restore((task.id, state, 0, False, False))
+    with pytest.raises(EnvironmentFault, match="expected a snapshot"):
+        env.restore((task.id, start, 0, True, False))  # neither solved nor dead, so not over
+    solved = 1 << 10 | 2
+    with pytest.raises(EnvironmentFault, match="expected a snapshot"):
+        env.restore((task.id, solved, 1, False, False))
+    assert "√" in env.restore((task.id, solved, 1, True, False)).text
+
+
+@pytest.mark.parametrize("variant", [["ragen"], {}, None, 3])
+def test_variants_of_any_type_are_named(variant: Any) -> None:
+    with pytest.raises(UnknownNameError, match="variant of environment 'sokoban'"):
+        Sokoban(variant)
