@@ -39,6 +39,7 @@ def serve() -> None:
     click.option("--max-queries", default=256, show_default=True, type=click.IntRange(1), help="In one request."),
     click.option("--max-characters", default=4000, show_default=True, type=click.IntRange(1), help="Of one query."),
     click.option("--max-topk", default=100, show_default=True, type=click.IntRange(1), help="Passages for one query."),
+    click.option("--max-searches", default=8, show_default=True, type=click.IntRange(1), help="At once; others wait."),
 )  # fmt: skip
 def retriever(
     corpus: str,
@@ -52,6 +53,7 @@ def retriever(
     max_queries: int,
     max_characters: int,
     max_topk: int,
+    max_searches: int,
 ) -> None:
     """Answer Search-R1's POST /retrieve over a corpus until Ctrl-C.
 
@@ -66,7 +68,8 @@ def retriever(
         raise MissingDependency(f"serving needs {error.name}: pip install 'agentgym-turns[serve]'") from error
     passages = _corpus(corpus, data)
     searcher = _searcher(passages, vectors, encoder, backend)
-    app = make_app(searcher, Limits(max_queries, max_characters, max(topk, max_topk)), topk, passages.hash)
+    limits = Limits(max_queries, max_characters, max(topk, max_topk), searches=max_searches)
+    app = make_app(searcher, limits, topk, passages.hash)
     listener = _listen(host, port)
     bound = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host

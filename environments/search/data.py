@@ -40,6 +40,10 @@ DATA_SPLITS: Final = (*FILES, CUSTOM)
 CLOSED_SPLITS: Final = ("hotpotqa",)
 #: the closed corpus: passages of the first file's questions, then those of the second
 _CLOSED: Final = (FILES["hotpotqa"], "2wiki_corpus_6119.json")
+#: records that a pack's name states: a shortened file would be another split under the same name
+STATED: Final = {FILES["hotpotqa"]: 300, FILES["hotpotqa_dev"]: 7405, _CLOSED[1]: 6119}
+#: passages of the closed corpus, each HotpotQA title once
+CLOSED_PASSAGES: Final = 9077
 _LOCK: Final = threading.Lock()
 _READ: Final[dict[tuple[Any, ...], Any]] = {}
 
@@ -66,7 +70,8 @@ def question_rows(split: str, root: str | None, questions: str | None) -> list[R
             raise DataError(f"questions {path}: there is no such file")
     else:
         path = _find(FILES[split], root, f"the questions of search split {split!r}")
-    rows: list[Row] = _remembered("rows", [path], lambda: _rows(path))
+    stated = STATED.get(FILES.get(split, ""))
+    rows: list[Row] = _remembered(f"rows {stated}", [path], lambda: _rows(path, stated))
     return rows
 
 
@@ -102,7 +107,15 @@ def _find(name: str, root: str | None, what: str) -> Path:
     )
 
 
-def _rows(path: Path) -> list[Row]:
+def _check_count(path: Path, what: str, found: int, stated: int | None) -> None:
+    if stated is not None and found != stated:
+        raise DataError(
+            f"{path}: holds {found} {what}, expected the {stated} that its name states: it is cut or of another "
+            "version. Copy the pack's file again."
+        )
+
+
+def _rows(path: Path, stated: int | None) -> list[Row]:
     made: dict[str, Row] = {}
     for number, (where, row) in enumerate(read_rows(path)):
         made_row = _row(where, number, row)
@@ -111,6 +124,7 @@ def _rows(path: Path) -> list[Row]:
         made[made_row.name] = made_row
     if not made:
         raise DataError(f"{path}: holds no question; expected at least one")
+    _check_count(path, "questions", len(made), stated)
     return list(made.values())
 
 
@@ -139,16 +153,25 @@ def _row(where: str, number: int, row: dict[str, Any]) -> Row:
 
 def _closed(questions: Path, more: Path) -> Corpus:
     passages: dict[str, str] = {}
+    count = 0
     for where, row in read_rows(questions):
+        count += 1
         try:
             for title, sentences in row["context"]:
                 passages.setdefault(title, "".join(sentences))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{where}: needs a 'context' of [title, sentences] pairs. Get the file again.") from error
+    _check_count(questions, "questions", count, STATED[_CLOSED[0]])
     made = list(passages.items())
     for where, row in read_rows(more):
         title, text = row.get("title"), row.get("text")
         if not isinstance(title, str) or not isinstance(text, str):
             raise DataError(f"{where}: needs texts 'title' and 'text'. Get the file again.")
         made.append((title, text))
+    _check_count(more, "passages", len(made) - len(passages), STATED[_CLOSED[1]])
+    if len(made) != CLOSED_PASSAGES:
+        raise DataError(
+            f"{questions}: its questions hold {len(passages)} different titles, {len(made)} passages together with "
+            f"{more}; expected {CLOSED_PASSAGES}. Copy both files of the pack again."
+        )
     return Corpus(made, f"the closed corpus ({questions} and {more})")

@@ -138,7 +138,7 @@ def load_dense(corpus: Corpus, vectors: str, encoder: str, backend: str = "numpy
     try:
         with safe_open(vectors, framework="np") as file:
             table, about = file.get_tensor("vectors"), file.metadata() or {}
-    except (OSError, SafetensorError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise DataError(
             f"vectors {vectors}: not readable ({error}). Make them with "
             "python -m agentgym.environments.search.dense CORPUS ENCODER OUT.safetensors"

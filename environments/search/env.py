@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from agentgym.environment import Environment, EnvironmentSpec
+from agentgym.environments._paths import path_option
 from agentgym.environments.search.actions import NOTATIONS, Action, parse, write
 from agentgym.environments.search.bm25 import INDICES
 from agentgym.environments.search.corpus import Passage
 from agentgym.environments.search.dense import BACKENDS, DenseIndex, load_dense
 from agentgym.environments.search.episode import Goal, State, advise, is_useful, judge_reward, supporting
-from agentgym.environments.search.remote import RemoteRetriever
+from agentgym.environments.search.remote import RemoteRetriever, check_seconds
 from agentgym.environments.search.scoring import METRICS, scores
 from agentgym.environments.search.tasks import ALL_SPLITS, KINDS, Source, corpus_of, split_tasks
 from agentgym.errors import AgentGymError, ConfigError, DataError, EnvironmentFault, unknown
@@ -76,7 +77,7 @@ class Search(Environment):
         for name, value, known in (
             ("metric", metric, METRICS), ("notation", notation, NOTATIONS), ("backend", backend, BACKENDS),
         ):  # fmt: skip
-            if value not in known:
+            if not isinstance(value, str) or value not in known:
                 raise unknown(f"{name} of environment 'search'", str(value), known)
         if not isinstance(judge, bool):
             raise ConfigError(f"environment 'search': judge must be true or false, got {judge!r}")
@@ -84,16 +85,19 @@ class Search(Environment):
         self._limit = None if search_limit is None else _bounded("search_limit", search_limit, 0, 1000)
         self._metric, self._notation, self._judge = metric, notation, judge
         self._remote: RemoteRetriever | None = None
-        if "://" in str(retriever):
+        check_seconds("environment 'search': retriever_timeout", retriever_timeout)
+        check_seconds("environment 'search': retriever_deadline", retriever_deadline)
+        if isinstance(retriever, str) and "://" in retriever:
             self._remote = RemoteRetriever(retriever, retriever_timeout, retriever_deadline)
-        elif retriever not in ("bm25", "dense"):
+        elif not isinstance(retriever, str) or retriever not in ("bm25", "dense"):
             raise unknown("retriever of environment 'search'", str(retriever), ("bm25", "dense"), "Or give a URL.")
-        if (retriever == "dense") != (vectors is not None and encoder is not None):
+        paths = {"data": data, "corpus": corpus, "questions": questions, "vectors": vectors, "encoder": encoder}
+        checked = {name: path_option("search", name, value) for name, value in paths.items()}
+        if any((retriever == "dense") != (value is not None) for value in (vectors, encoder)):
             raise ConfigError("environment 'search': vectors and encoder go with retriever=dense, which needs both")
-        self._dense_files = (vectors or "", encoder or "", backend)
+        self._dense_files = (checked["vectors"] or "", checked["encoder"] or "", backend)
         self._dense: DenseIndex | None = None
-        folder, passages, rows = (None if value is None else str(value) for value in (data, corpus, questions))
-        self._source = Source(folder, passages, rows, self._remote is not None)
+        self._source = Source(checked["data"], checked["corpus"], checked["questions"], self._remote is not None)
         self._task: Task | None = None
 
     def tasks(self, split: str = "train", **options: Any) -> TaskSet:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import json
-import math
 import time
 import urllib.error
 import urllib.parse
@@ -22,6 +21,8 @@ from agentgym.errors import ConfigError, EnvironmentFault
 
 #: most bytes of an answer that are read
 MOST_BYTES: Final = 32 * 2**20
+#: longest timeout or deadline: a day
+MOST_SECONDS: Final = 86_400
 _CHUNK: Final = 1 << 16
 
 
@@ -44,8 +45,7 @@ class RemoteRetriever:
     ) -> None:
         self.url = _checked_url(url)
         for name, value in (("timeout", timeout), ("deadline", deadline)):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-                raise ConfigError(f"retriever {url}: {name} must be a number of seconds > 0, got {value!r}")
+            check_seconds(f"retriever {url}: {name}", value)
         self.timeout, self.deadline, self.retries, self.backoff = timeout, deadline, retries, backoff
         self._opener = _opener(self.url)
 
@@ -112,6 +112,12 @@ class RemoteRetriever:
             ) from error
 
 
+def check_seconds(what: str, value: Any) -> None:
+    """ConfigError unless ``value`` is a number of seconds above 0 and up to a day, which sockets can wait."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST_SECONDS:
+        raise ConfigError(f"{what} must be a number of seconds > 0 and <= {MOST_SECONDS}, got {value!r:.80}")
+
+
 def _passage(row: Any) -> Passage:
     document = row.get("document", row) if isinstance(row, dict) else None
     if not isinstance(document, dict) or not isinstance(document.get("contents"), str):
@@ -122,7 +128,13 @@ def _passage(row: Any) -> Passage:
 def _checked_url(url: str) -> str:
     try:
         parts = urllib.parse.urlsplit(url)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        printable = url.isascii() and url.isprintable() and " " not in url
+        sound = (
+            printable
+            and parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and (parts.port is None or parts.port > 0)
+        )
     except ValueError:
         sound = False
     if not sound:

@@ -22,6 +22,8 @@ from agentgym.types import Task, TaskSet
 ALL_SPLITS: Final = (*SPLITS, *DATA_SPLITS)
 #: tasks of a fictional split where ``n`` is not given
 COUNTS: Final = {"train": 1024, "valid": 128, "test": 256}
+#: most tasks of a fictional split, as of the small games: a list of more would fill the memory before anything is said
+MOST_TASKS: Final = 1_000_000
 _HOPS: Final = tuple(range(1, MOST_HOPS + 1))
 KINDS: Final = (*(f"{hops} hop{'s' if hops > 1 else ''}" for hops in _HOPS), "bridge", "comparison")
 CLOSED: Final = "closed"
@@ -54,12 +56,22 @@ def split_tasks(split: str, source: Source, **options: Any) -> TaskSet:
 def _fictional(split: str, source: Source, n: Any = None, seed: Any = 0, hops: Any = None) -> TaskSet:
     if source.corpus is not None:
         raise ConfigError(f"search split {split!r} has fictional passages of its own; leave the option corpus out")
-    count = COUNTS[split] if n is None else _whole("n", n, 1)
+    count = COUNTS[split] if n is None else _whole("n", n, 1, MOST_TASKS)
     _whole("seed", seed, 0)
-    asked = _HOPS if hops is None else tuple([hops] if isinstance(hops, int) else hops)
-    if not asked or any(isinstance(h, bool) or h not in _HOPS for h in asked) or len(set(asked)) < len(asked):
-        raise ConfigError(f"search split {split!r}: hops must be different numbers from 1 to {MOST_HOPS}, got {hops!r}")
+    asked = _asked_hops(split, hops)
     return TaskSet((_fiction(split, seed, asked, index) for index in range(count)), f"search/{split}")
+
+
+def _asked_hops(split: str, hops: Any) -> tuple[int, ...]:
+    if hops is None:
+        return _HOPS
+    asked = tuple(hops) if isinstance(hops, list | tuple | range | set | frozenset) else (hops,)
+    whole = all(isinstance(h, int) and not isinstance(h, bool) and h in _HOPS for h in asked)
+    if not asked or not whole or len(set(asked)) < len(asked):
+        raise ConfigError(
+            f"search split {split!r}: hops must be different whole numbers from 1 to {MOST_HOPS}, got {hops!r:.80}"
+        )
+    return asked
 
 
 def _fiction(split: str, seed: int, hops: tuple[int, ...], index: int) -> Task:
@@ -123,17 +135,22 @@ def _configured(source: Source) -> Corpus:
 
 def corpus_of(task: Task, source: Source) -> Corpus:
     """The passages of a task, perhaps made on another machine. DataError where ours are not those it was made for."""
-    note = task.data.get("corpus") or {}
-    if not isinstance(note, Mapping):
-        raise DataError(f"search task {task.name!r}: 'corpus' must be an object, got {note!r:.80}")
+    if "corpus" not in task.data:  # a task built by hand that leaves the passages to the options
+        return _configured(source)
+    note = task.data["corpus"]
+    if not isinstance(note, Mapping) or not ("world" in note or "hash" in note or note.get("name") == REMOTE):
+        raise DataError(
+            f"search task {task.name!r}: 'corpus' must be an object with the 'hash' of the passages, got {note!r:.80}. "
+            "Make the task with tasks(), or leave 'corpus' out to use the configured passages unchecked."
+        )
     if note.get("name") == REMOTE:
         raise ConfigError(
             f"search task {task.name!r} was made for a retrieval server: give retriever=http://HOST:PORT/retrieve, or "
             "make the tasks with a corpus of this machine"
         )
     corpus = _world_corpus(task, note["world"]) if "world" in note else _configured(source)
-    wanted = note.get("hash")
-    if wanted is not None and wanted != corpus.hash:
+    wanted = note.get("hash", corpus.hash)  # only a world, which its key defines, may come without
+    if wanted != corpus.hash:
         raise DataError(
             f"search task {task.name!r}: made for passages with hash {wanted}, but {corpus.source} has hash "
             f"{corpus.hash} ({len(corpus)} passages). Use the corpus (or the agentgym version) that the task was made "
@@ -143,7 +160,7 @@ def corpus_of(task: Task, source: Source) -> Corpus:
 
 
 def _world_corpus(task: Task, key: Any) -> Corpus:
-    if not isinstance(key, list | tuple) or len(key) != 3 or key[0] not in SPLITS:
+    if not isinstance(key, list | tuple) or len(key) != 3 or key[0] not in tuple(SPLITS):
         raise DataError(f"search task {task.name!r}: 'world' must be [split, seed, block], got {key!r:.80}")
     return make_world(str(key[0]), _whole("seed", key[1], 0), _whole("block", key[2], 0)).corpus
 
@@ -159,7 +176,8 @@ def _of_kinds(rows: list[Row], kinds: Any, where: str) -> list[Row]:
     return [row for row in rows if row.kind in wanted or row.level in wanted]
 
 
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(f"environment 'search': {name} must be an integer >= {least}, got {value!r}")
+def _whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+        span = f">= {least}" if most is None else f"from {least} to {most}"
+        raise ConfigError(f"environment 'search': {name} must be an integer {span}, got {value!r:.80}")
     return value

@@ -49,7 +49,7 @@ def load(size: str, root: str | None) -> Catalogue:
         if key not in _LOADED:
             if len(_LOADED) >= 4:
                 _LOADED.pop(next(iter(_LOADED)))
-            _LOADED[key] = _read(products, extra[0], extra[1], nouns)
+            _LOADED[key] = _read(size, products, extra[0], extra[1], nouns)
         return _LOADED[key]
 
 
@@ -107,7 +107,33 @@ def _json(path: Path, text: str, kind: type, where: str = "") -> Any:
     return value
 
 
-def _read(products: Path, attributes: Path | None, human: Path | None, nouns: Path | None) -> Catalogue:
+def _check_count(path: Path, what: str, found: int, size: str) -> None:
+    """A pack's name states its number of records; a shortened file would be another catalogue under its name."""
+    if size != "all" and found != int(size):
+        raise DataError(
+            f"{path}: holds {found} {what}, expected the {size} that its name states: it is cut or of another "
+            "version. Copy the pack's file again."
+        )
+
+
+def _nouns(path: Path) -> dict[str, list[str]]:
+    """Nouns by product id. An empty list is a title without any; DataError names an entry that is no list of texts."""
+    tagged: dict[str, list[str]] = _json(path, _text(path), dict)
+    for asin, words in tagged.items():
+        try:
+            "".join(words).encode()
+            sound = isinstance(words, list)
+        except (TypeError, UnicodeEncodeError):
+            sound = False
+        if not sound:
+            raise DataError(
+                f"{path}: the nouns of product {asin!r} must be a list of texts, got {words!r:.80}. Copy the file "
+                f"again, or make it: python -m agentgym.environments.webshop.nouns {path.parent}"
+            )
+    return tagged
+
+
+def _read(size: str, products: Path, attributes: Path | None, human: Path | None, nouns: Path | None) -> Catalogue:
     if nouns is None:
         raise DataError(
             f"{products.parent} holds no title_nouns*.json: the type reward needs the nouns of the titles. Make it "
@@ -115,8 +141,8 @@ def _read(products: Path, attributes: Path | None, human: Path | None, nouns: Pa
         )
     made = _json(attributes, _text(attributes), dict) if attributes else {}
     said = _json(human, _text(human), dict) if human else {}
-    tagged = _json(nouns, _text(nouns), dict)
-    counted = any(isinstance(words, list) and len(set(map(str, words))) < len(words) for words in tagged.values())
+    tagged = _nouns(nouns)
+    counted = any(len(set(words)) < len(words) for words in tagged.values())
 
     def about(asin: str) -> tuple[Any, ...]:
         return _mapping(made, asin, attributes), said.get(asin), tagged.get(asin), counted
@@ -125,6 +151,14 @@ def _read(products: Path, attributes: Path | None, human: Path | None, nouns: Pa
     untagged = [asin for asin in kept if asin not in tagged]
     if untagged:
         raise DataError(f"{nouns}: has no nouns for {len(untagged)} of {len(kept)} products, first {untagged[0]!r}")
+    if not any(tagged[asin] for asin in kept):
+        raise DataError(
+            f"{nouns}: every product's list of nouns is empty, so no type could match. Copy the file again."
+        )
+    if ".jsonl" in products.name:
+        _check_count(products, "products", len(kept), size)
+        if attributes is not None:
+            _check_count(attributes, "products", len(made), size)
     return Catalogue(list(kept.values()), str(products))
 
 

@@ -6,6 +6,7 @@ import threading
 from typing import Any, ClassVar, Final
 
 from agentgym.environment import Environment, EnvironmentSpec
+from agentgym.environments._paths import path_option
 from agentgym.environments.webshop.data import check_size
 from agentgym.environments.webshop.expert import Expert
 from agentgym.environments.webshop.goals import ORDER_SEED, PRICINGS
@@ -81,17 +82,18 @@ class WebShop(Environment):
         price_seed: int = 42,
         show_attributes: bool = False,
     ) -> None:
-        if observation not in MODES:
+        if not isinstance(observation, str) or observation not in MODES:
             raise unknown("observation of environment 'webshop'", str(observation), MODES)
-        if goals not in ORDER_SEED:
+        if not isinstance(goals, str) or goals not in ORDER_SEED:
             raise unknown("goals of environment 'webshop'", str(goals), ORDER_SEED)
-        if prices not in PRICINGS:
+        if not isinstance(prices, str) or prices not in PRICINGS:
             raise unknown("prices of environment 'webshop'", str(prices), PRICINGS)
         if isinstance(price_seed, bool) or not isinstance(price_seed, int) or price_seed < 0:
             raise ConfigError(f"environment 'webshop': price_seed must be an integer >= 0, got {price_seed!r}")
         if not isinstance(show_attributes, bool):
             raise ConfigError(f"environment 'webshop': show_attributes must be true or false, got {show_attributes!r}")
-        self._source = Source(None if data is None else str(data), check_size(products), goals, prices, price_seed)
+        folder = path_option("webshop", "data", data)
+        self._source = Source(folder, check_size(products), goals, prices, price_seed)
         self._mode = observation
         self._show = show_attributes
         self._shop: Shop | None = None

@@ -78,11 +78,49 @@ def test_no_file_says_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytes
         Search(questions=str(tmp_path / "no.jsonl")).tasks("questions")
 
 
+WIKI = [{"title": f"U{number}", "text": "Three."} for number in range(6119)]
+
+
+def hotpot_rows(titles: int = 2958) -> list[dict[str, Any]]:
+    """300 questions whose passages have so many titles; 2,958 and 6,119 make the 9,077 of the closed corpus."""
+    context = [[f"T{number}", ["One.", " Two."] if number == 0 else ["Four."]] for number in range(titles)]
+    return [{"id": str(i), "question": "Q?", "answer": "a", "context": context[i::300]} for i in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("hotpot", "wiki", "message"),
+    [
+        (
+            hotpot_rows()[:150],
+            WIKI,
+            r"hotpotqa_distractor_300\.jsonl: holds 150 questions, expected the 300 that .*Copy",
+        ),
+        (hotpot_rows(), WIKI[:6000], r"2wiki_corpus_6119\.json: holds 6000 passages, expected the 6119 that .*Copy"),
+        (hotpot_rows(), [], r"2wiki_corpus_6119\.json: holds 0 passages, expected the 6119 that .*Copy"),
+        (hotpot_rows(2000), WIKI, r"2000 different titles, 8119 passages together .*expected 9077\. Copy both"),
+    ],
+)
+def test_a_short_pack_is_refused(tmp_path: Path, hotpot: list[Any], wiki: list[Any], message: str) -> None:
+    questions(tmp_path / FILES["hotpotqa"], hotpot)
+    (tmp_path / "2wiki_corpus_6119.json").write_text(json.dumps(wiki))
+    with pytest.raises(DataError, match=message):
+        Search(data=str(tmp_path)).tasks("hotpotqa")
+
+
+def test_a_short_dev_set_is_refused_and_a_file_of_ones_own_is_not_counted(tmp_path: Path, corpus_file: Path) -> None:
+    rows = [{"id": str(i), "question": "Q?", "answer": "a"} for i in range(20)]
+    (tmp_path / FILES["hotpotqa_dev"]).write_text(json.dumps(rows))
+    own = tmp_path / FILES["hotpotqa_dev"]
+    assert len(Search(questions=str(own), corpus=str(corpus_file)).tasks("questions")) == 20
+    with pytest.raises(DataError, match=r"hotpot_dev_7405_qa\.json: holds 20 questions, expected the 7405"):
+        Search(data=str(tmp_path), corpus=str(corpus_file)).tasks("hotpotqa_dev")
+
+
 def test_a_broken_corpus_file_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "search"
     folder.mkdir()
-    row = {"id": "1", "question": "Q?", "answer": "a", "context": [["T", ["One.", " Two."]]]}
-    questions(folder / FILES["hotpotqa"], [row])
+    rows = hotpot_rows()
+    questions(folder / FILES["hotpotqa"], rows)
     corpus = folder / "2wiki_corpus_6119.json.xz"
     corpus.write_bytes(lzma.compress(b'[{"title": "U"}]'))
     with pytest.raises(DataError, match=r"2wiki_corpus_6119\.json\.xz, entry 0: needs texts"):
@@ -90,11 +128,11 @@ def test_a_broken_corpus_file_is_named(tmp_path: Path) -> None:
     corpus.write_bytes(corpus.read_bytes()[:20])
     with pytest.raises(DataError, match="damaged or truncated"):
         Search(data=str(tmp_path)).tasks("hotpotqa")
-    corpus.write_bytes(lzma.compress(b'[{"title": "U", "text": "Three."}]'))
+    corpus.write_bytes(lzma.compress(json.dumps(WIKI).encode()))
     env = Search(data=str(tmp_path))
     env.reset(env.tasks("hotpotqa")[0])
-    assert 'Doc 1(Title: "T") One. Two.' in env.step("search: one two").observation.text
-    questions(folder / FILES["hotpotqa"], [{**row, "context": 3}])
+    assert 'Doc 1(Title: "T0") One. Two.' in env.step("search: one two").observation.text
+    questions(folder / FILES["hotpotqa"], [{**rows[0], "context": 3}, *rows[1:]])
     with pytest.raises(DataError, match="needs a 'context'"):
         Search(data=str(tmp_path)).tasks("hotpotqa")
 

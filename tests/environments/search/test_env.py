@@ -381,3 +381,44 @@ def test_no_heavy_library_is_loaded() -> None:
         "sys.exit(bool({'torch', 'transformers', 'fastapi', 'faiss', 'usearch'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("option", ["data", "corpus", "questions", "vectors", "encoder"])
+@pytest.mark.parametrize("value", [5, True, float("nan"), b"x", "\ud800", [], "", "a\0b"])
+def test_paths_are_checked_when_the_environment_is_made(option: str, value: Any) -> None:
+    dense = {"retriever": "dense", "vectors": "v", "encoder": "e"} if option in ("vectors", "encoder") else {}
+    with pytest.raises(ConfigError, match=f"environment 'search': {option} must be the path of"):
+        Search(**{**dense, option: value})
+
+
+def test_other_options_are_checked_when_the_environment_is_made() -> None:
+    for option in ("retriever_timeout", "retriever_deadline"):
+        for value in (-1, 0, True, float("nan"), float("inf"), 1e300, "5"):
+            with pytest.raises(ConfigError, match=f"{option} must be a number of seconds"):
+                Search(**{option: value})  # type: ignore[arg-type]
+    for option in ("retriever", "metric", "notation", "backend"):
+        with pytest.raises(UnknownNameError, match=f"{option} of environment 'search'"):
+            Search(**{option: ["http://127.0.0.1/retrieve"]})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="go with retriever=dense"):
+        Search(vectors="v.safetensors")
+
+
+@pytest.mark.parametrize("hops", [1.5, [1.0], float("nan"), True, "1", {}, [], [1, 1], [[1]], object()])
+def test_wrong_hops_are_refused_when_listed(hops: Any) -> None:
+    with pytest.raises(ConfigError, match="hops must be different whole numbers from 1 to 4"):
+        Search().tasks("test", hops=hops)
+
+
+def test_no_list_of_tasks_is_endless() -> None:
+    with pytest.raises(ConfigError, match="n must be an integer from 1 to 1000000, got 1000000000000"):
+        Search().tasks("test", n=10**12)
+
+
+@pytest.mark.parametrize("note", [None, [], {}, 0, "", {"name": "file"}, {"name": "closed"}])
+def test_a_task_whose_passages_cannot_be_checked_is_refused(corpus_file: Path, note: Any) -> None:
+    env = Search(corpus=str(corpus_file))
+    env.reset(task_of())  # says nothing about its passages
+    with pytest.raises(DataError, match="'corpus' must be an object with the 'hash'"):
+        env.reset(task_of(corpus=note))
+    with pytest.raises(DataError, match="made for passages with hash None"):
+        env.reset(task_of(corpus={"hash": None}))

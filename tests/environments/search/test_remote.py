@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -69,12 +70,76 @@ class TestOurServer:
                 ({"queries": [1]}, 422, "string"),
                 ({}, 422, "queries"),
                 (b"{not json", 422, "JSON"),
+                (b'{"queries": ["a"], "topk": NaN}', 422, "integer"),
+                (b'{"queries": ["a"], "topk": 1e999}', 422, "integer"),
+                (b'{"queries": ["a"], "topk": ' + b"9" * 900 + b"}", 413, "at most 5"),
+                (b'{"queries": ["\\ud800"]}', 422, "surrogate"),
+                (b'{"queries": "\xff"}', 422, "JSON"),
+                (b"[" * 900, 422, "JSON"),
                 (b" " * 1001, 413, "longer than 1000 bytes"),
             ):
                 found, answer = post(f"{url}/retrieve", body)
                 assert found == code, body
                 assert words in json.dumps(answer)
             assert post(f"{url}/retrieve", {"queries": ["soup"]})[0] == 200
+
+    def test_a_body_that_is_far_too_long_is_answered(self, corpus_file: Path) -> None:
+        """The sender writes all of it before it reads: what is not read would reset the connection."""
+        with serving(make_app(Index(read_corpus(corpus_file)), Limits(body=1000))) as url:
+            for _ in range(3):
+                assert post(f"{url}/retrieve", b" " * 20_000_000)[0] == 413
+            assert post(f"{url}/retrieve", {"queries": ["soup"]})[0] == 200
+
+    @pytest.mark.parametrize(("length", "sent", "code"), [(500, 100, b"408"), (5000, 2000, b"413")])
+    def test_a_body_that_does_not_end(self, corpus_file: Path, length: int, sent: int, code: bytes) -> None:
+        limits = Limits(body=1000, seconds=0.2)
+        with (
+            serving(make_app(Index(read_corpus(corpus_file)), limits)) as url,
+            socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=30) as client,
+        ):
+            head = f"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"
+            client.sendall(head.encode() + b" " * sent)
+            answer = b"".join(iter(lambda: client.recv(4096), b""))  # to the end: the server closes
+        assert answer.startswith(b"HTTP/1.1 " + code)
+        assert b"connection: close" in answer
+
+    def test_searches_at_once_are_capped_and_those_of_clients_that_left_are_not_made(self) -> None:
+        started, free = threading.Semaphore(0), threading.Event()
+        searched: list[str] = []
+
+        class Slow:
+            def search(self, query: str, k: int) -> list[Passage]:
+                searched.append(query)
+                started.release()
+                assert free.wait(30)
+                return []
+
+        with serving(make_app(Slow(), Limits(searches=1))) as url:
+            port = int(url.rsplit(":", 1)[1])
+
+            def ask(*queries: str) -> socket.socket:
+                client = socket.create_connection(("127.0.0.1", port), timeout=30)
+                body = json.dumps({"queries": queries})
+                client.sendall(
+                    f"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+                )
+                return client
+
+            first = ask("first", "first, again")
+            assert started.acquire(timeout=30)
+            gone = [ask("gone") for _ in range(3)]
+            with urllib.request.urlopen(f"{url}/health", timeout=30) as response:  # not held up by the searches
+                assert response.status == 200
+            for client in (first, *gone):
+                client.close()
+            last = ask("last")
+            with urllib.request.urlopen(f"{url}/health", timeout=30):
+                pass  # the server has seen what was sent before
+            assert searched == ["first"]
+            free.set()
+            assert last.recv(100).startswith(b"HTTP/1.1 200")
+            last.close()
+        assert searched == ["first", "last"]
 
     def test_an_episode_is_the_same_as_without_it(self) -> None:
         task = Search().tasks("test", n=1, hops=3)[0]
@@ -179,7 +244,18 @@ def test_question_sets_over_a_server_and_without_it(tmp_path: Path, corpus_file:
     assert isinstance(task_of(), Task)
 
 
-@pytest.mark.parametrize("url", ["http://", "http:///retrieve", "http://a:99999999", "://x", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://",
+        "http:///retrieve",
+        "http://a:99999999",
+        "://x",
+        "file:///etc/passwd",
+        "http://a/\ud800",
+        "http://a/b c",
+    ],
+)
 def test_urls_are_checked(url: str) -> None:
     with pytest.raises(ConfigError, match="expected a retriever like"):
         RemoteRetriever(url)

@@ -56,8 +56,8 @@ def packed(folder: Path, rows: list[Any] | None = None, tagged: Any = NOUNS) -> 
     """The compact layout."""
     (folder / "webshop").mkdir(parents=True, exist_ok=True)
     shop = folder / "webshop"
-    write(shop / "products_1000.jsonl.xz", "\n".join(json.dumps({"product": row}) for row in rows or FINISHED))
-    write(shop / "items_ins_v2_1000.json.xz", json.dumps(MADE))
+    write(shop / "products_all.jsonl.xz", "\n".join(json.dumps({"product": row}) for row in rows or FINISHED))
+    write(shop / "items_ins_v2.json.xz", json.dumps(MADE))
     if tagged is not None:
         write(shop / "title_nouns.json.xz", json.dumps(tagged))
     return folder
@@ -73,7 +73,7 @@ def original(folder: Path, rows: list[Any] | None = None) -> Path:
 
 
 def test_both_layouts_make_the_same_catalogue(tmp_path: Path) -> None:
-    one, other = load("1000", str(packed(tmp_path / "a"))), load("1000", str(original(tmp_path / "b")))
+    one, other = load("all", str(packed(tmp_path / "a"))), load("1000", str(original(tmp_path / "b")))
     assert one.hash == other.hash
     shoe, lamp = other.products
     assert (shoe.prices, shoe.price_tag) == ((1015.99, 32.99), "$1015.99 to $32.99")
@@ -101,11 +101,11 @@ def test_human_instructions_are_read(tmp_path: Path) -> None:
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     folder = packed(tmp_path)
-    before = load("1000", str(folder))
-    assert load("1000", str(folder)) is before
+    before = load("all", str(folder))
+    assert load("all", str(folder)) is before
     packed(tmp_path, [{**FINISHED[0], "name": "Acme Boots"}, FINISHED[1]])
-    os.utime(folder / "webshop" / "products_1000.jsonl.xz", ns=(1, 1))
-    assert load("1000", str(folder)).products[0].title == "Acme Boots"
+    os.utime(folder / "webshop" / "products_all.jsonl.xz", ns=(1, 1))
+    assert load("all", str(folder)).products[0].title == "Acme Boots"
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,9 +117,9 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(DataError, match=r"items_shuffle\.json"):
         load("all", str(tmp_path))
     with pytest.raises(DataError, match=r"python -m agentgym\.environments\.webshop\.nouns"):
-        load("1000", str(packed(tmp_path, tagged=None)))
+        load("all", str(packed(tmp_path, tagged=None)))
     with pytest.raises(DataError, match=r"title_nouns\.json\.xz: has no nouns for 1 of 2 products, first 'B0LAMP0001'"):
-        load("1000", str(packed(tmp_path, tagged={"B0SHOE0001": []})))
+        load("all", str(packed(tmp_path, tagged={"B0SHOE0001": []})))
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 )
 def test_a_broken_pack_is_named_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
     folder = packed(tmp_path)
-    path = folder / "webshop" / "products_1000.jsonl.xz"
+    path = folder / "webshop" / "products_all.jsonl.xz"
     path.write_bytes(content)
     with pytest.raises(DataError, match=message) as caught:
-        load("1000", str(folder))
+        load("all", str(folder))
     assert str(path) in str(caught.value)
 
 
@@ -155,12 +155,12 @@ def test_a_broken_pack_is_named_with_its_line(tmp_path: Path, content: bytes, me
 def test_a_broken_product_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
     folder = packed(tmp_path, [FINISHED[1], {**FINISHED[0], **change}])
     with pytest.raises(DataError, match=r"line 2: product 'B0SHOE0001' is not usable"):
-        load("1000", str(folder))
+        load("all", str(folder))
 
 
 def test_a_product_that_occurs_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="line 2: product 'B0SHOE0001' occurs twice"):
-        load("1000", str(packed(tmp_path, [FINISHED[0], FINISHED[0]])))
+        load("all", str(packed(tmp_path, [FINISHED[0], FINISHED[0]])))
 
 
 @pytest.mark.parametrize("change", [{"pricing": "$many"}, {"pricing": "free"}, {"customization_options": {"a": [{}]}}])
@@ -184,7 +184,7 @@ def test_lost_repeats_of_nouns_are_counted_in_the_title() -> None:
 
 def test_a_file_that_has_repeats_is_taken_as_it_is(tmp_path: Path) -> None:
     tagged = {"B0SHOE0001": ["acme", "acme"], "B0LAMP0001": ["lamp"]}
-    assert load("1000", str(packed(tmp_path, tagged=tagged))).products[0].nouns == ("acme", "acme")
+    assert load("all", str(packed(tmp_path, tagged=tagged))).products[0].nouns == ("acme", "acme")
 
 
 def test_nouns_are_tagged_once_for_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,7 +195,7 @@ def test_nouns_are_tagged_once_for_a_folder(tmp_path: Path, capsys: pytest.Captu
 
     assert nouns.main([str(folder)], tagger) == 0
     assert json.loads((folder / "title_nouns.json").read_text()) == {"B0SHOE0001": ["acme"], "B0LAMP0001": []}
-    assert load("1000", str(tmp_path)).products[0].nouns == ("acme",)
+    assert load("all", str(tmp_path)).products[0].nouns == ("acme",)
 
     def absent() -> nouns.Tagger:
         raise MissingDependency("pip install spacy")
@@ -204,3 +204,50 @@ def test_nouns_are_tagged_once_for_a_folder(tmp_path: Path, capsys: pytest.Captu
     assert nouns.main([str(tmp_path / "nothing")], tagger) == 2
     assert nouns.main([], tagger) == 2
     assert "pip install spacy" in capsys.readouterr().err
+
+
+def test_a_pack_holds_as_many_records_as_its_name_states(tmp_path: Path) -> None:
+    shop = tmp_path / "webshop"
+    shop.mkdir()
+    ids = [f"B{number:09d}" for number in range(100)]
+    write(shop / "title_nouns.json", json.dumps({asin: ["lamp"] for asin in ids}))
+
+    def fill(products: int, attributes: int) -> None:
+        rows = [{"product": {**FINISHED[1], "asin": asin}} for asin in ids[:products]]
+        write(shop / "products_100.jsonl", "\n".join(map(json.dumps, rows)))
+        write(shop / "items_ins_v2_100.json", json.dumps({asin: {} for asin in ids[:attributes]}))
+
+    fill(50, 100)
+    with pytest.raises(DataError, match=r"products_100\.jsonl: holds 50 products, expected the 100 that .*Copy"):
+        load("100", str(tmp_path))
+    fill(100, 50)
+    with pytest.raises(DataError, match=r"items_ins_v2_100\.json: holds 50 products, expected the 100 that .*Copy"):
+        load("100", str(tmp_path))
+    fill(100, 100)
+    assert len(load("100", str(tmp_path))) == 100
+
+
+@pytest.mark.parametrize("entry", [None, "lamp", [1], [None], {"lamp": 1}, 5, ["\ud800"]])
+def test_a_broken_entry_of_nouns_is_named_with_its_own_file(tmp_path: Path, entry: Any) -> None:
+    folder = packed(tmp_path, tagged={**NOUNS, "B0LAMP0001": entry})
+    with pytest.raises(DataError, match=r"title_nouns\.json\.xz: the nouns of product 'B0LAMP0001' must be a list"):
+        load("all", str(folder))
+
+
+def test_a_title_may_have_no_nouns_but_not_all_titles(tmp_path: Path) -> None:
+    assert load("all", str(packed(tmp_path, tagged={**NOUNS, "B0LAMP0001": []}))).products[1].nouns == ()
+    with pytest.raises(DataError, match=r"title_nouns\.json\.xz: every product's list of nouns is empty"):
+        load("all", str(packed(tmp_path, tagged={asin: [] for asin in NOUNS})))
+
+
+def test_options_are_checked_when_the_shop_is_made() -> None:
+    from agentgym.environments.webshop import WebShop
+    from agentgym.errors import AgentGymError
+
+    for data in (5, float("nan"), b"x", [], "", "a\0b", "\ud800"):
+        with pytest.raises(ConfigError, match="environment 'webshop': data must be the path of"):
+            WebShop(data=data)  # type: ignore[arg-type]
+    WebShop(data=Path("somewhere"))  # type: ignore[arg-type]
+    for option in ("observation", "goals", "prices"):
+        with pytest.raises(AgentGymError, match=f"{option} of environment 'webshop'"):
+            WebShop(**{option: []})
