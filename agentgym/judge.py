@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agentgym._sqlite import foreign
 from agentgym.errors import AgentGymError, ConfigError, ContextOverflow, PolicyFault
 from agentgym.parsing import ActionFormat
 from agentgym.policies.openai_api import OpenAIPolicy
@@ -168,7 +169,8 @@ class Judge:
 class AnswerCache:
     """Answers by key in one SQLite file; safe for threads and processes.
 
-    A damaged file is moved to ``NAME.damaged-N`` with a note and a new one begun (``damaged``). A file that cannot be
+    A damaged file is moved to ``NAME.damaged-N`` with a note and a new one begun (``damaged``); one that never was an
+    SQLite file is refused and left alone. A file that cannot be
     read or written for a while costs questions, not the run (``failures``, logged once). Raises ConfigError where the
     path cannot be opened at all.
     """
@@ -178,6 +180,8 @@ class AnswerCache:
         self.damaged = self.failures = 0
         self._lock = threading.Lock()
         try:
+            if foreign(self.path):
+                raise ConfigError(f"judge cache {self.path} is no SQLite file; give another path, or move it away")
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._db = self._open()
         except (OSError, sqlite3.Error) as error:

@@ -35,7 +35,7 @@ RULES: tuple[Rule, ...] = (
         "telescoping trajectory_sum",
         "reject",
         "a telescoping stream summed over the episode is a constant of the start state and has no effect; "
-        "use an estimator with return-to-go or per-turn advantages (discounted_return, rloo with dense=centred)",
+        "use an estimator with return-to-go: discounted_return, reinforce_pp, gae or gigpo",
     ),
     _rule(
         "return_to_go turn_contrast",

@@ -72,7 +72,6 @@ class PotentialCritic(LearnedPart):
     """
 
     name = "mira"
-    traits = frozenset({"telescoping"})
 
     def __init__(
         self,
@@ -103,6 +102,7 @@ class PotentialCritic(LearnedPart):
             )
         self.coef, self.gamma, self.weight, self.source = coef, gamma, weight, source
         self.terminal, self.truncated = terminal_potential, truncated
+        self.traits = frozenset({"telescoping"} | ({"return_to_go"} if terminal_potential == "zero" else set()))
         model = Learned(
             "mira", "state", LabelMSE(), trunk=trunk, fit=fit, capacity=capacity, seed=seed, least=min_successes
         )

@@ -99,6 +99,10 @@ class MixedAdvantage(LearnedPart):
             for group, outcomes in zip(values.total, values.outcome, strict=True)
         ]
 
+    def report(self) -> dict[str, float]:
+        """As :class:`LearnedPart`; nothing where the values are the trainer's critic's, which reports itself."""
+        return {} if self.requires_critic else super().report()
+
     def _valued(self, groups: list[Group], values: Values) -> Ragged:
         if self.requires_critic:
             if values.tokens is None:

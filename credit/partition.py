@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from agentgym.credit.components import CreditError
 from agentgym.types import Episode, Group
 
 T = TypeVar("T")
@@ -39,5 +40,9 @@ class Partition:
         return [episode for group in self.groups for episode in group]
 
     def join(self, results: list[list[T]]) -> list[list[T]]:
-        """What was computed for ``groups``, in the order of the given ones."""
+        """What was computed for ``groups``, in the order of the given ones. CreditError where the shape is another."""
+        wanted = [len(group) for group in self.groups]
+        if not isinstance(results, list | tuple) or [len(row) for row in results] != wanted:
+            got = [len(row) for row in results] if isinstance(results, list | tuple) else type(results).__name__
+            raise CreditError(f"the estimator answered for {got} episodes in groups of {wanted}")
         return [[results[group][place] for group, place in places] for places in self._places]

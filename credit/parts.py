@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentgym.credit.protocols import PromptAugmenter, Services, TrajectoryRewarder, TurnRewarder
 from agentgym.credit.registry import make_part
-from agentgym.errors import ConfigError
+from agentgym.errors import AgentGymError, ConfigError, failed_code
 from agentgym.types import Episode, Group
 
 Part = TurnRewarder | TrajectoryRewarder | PromptAugmenter
@@ -40,6 +41,17 @@ def stage_of(part: object) -> int:
     return STAGES.index(stage)
 
 
+@contextlib.contextmanager
+def blamed(part: object) -> Iterator[None]:
+    """What a part raises names the part; errors of ours pass as they are."""
+    try:
+        yield
+    except AgentGymError:
+        raise
+    except Exception as error:
+        raise failed_code(f"credit part {name_of(part)!r}", error) from error
+
+
 def keys(parts: Sequence[object]) -> list[str]:
     """A name for each part, unique by a number behind it where two are called the same."""
     names = [name_of(part) for part in parts]
@@ -63,20 +75,16 @@ class Parts:
 
     def warm_up(self, groups: list[Group]) -> dict[str, float]:
         """Fit what is fitted before the first update."""
-        found = [
-            (key, part.warm_up(groups, self.services))
-            for key, part in self._with("warm_up")
-            if getattr(part, "warmup_episodes", 0)
-        ]
-        return _flat(found, "warm_up/")
+        asked = [(key, part) for key, part in self._with("warm_up") if getattr(part, "warmup_episodes", 0)]
+        return _told(asked, lambda part: part.warm_up(groups, self.services), "warm_up/")
 
     def feedback(self, groups: list[Group], step: int) -> dict[str, float]:
         """Tell every part what a training step brought, after its update."""
-        return _flat((key, part.feedback(groups, self.services, step)) for key, part in self._with("feedback"))
+        return _told(self._with("feedback"), lambda part: part.feedback(groups, self.services, step))
 
     def report(self) -> dict[str, float]:
         """What parts have to say about their last application."""
-        return _flat((key, part.report()) for key, part in self._with("report"))
+        return _told(self._with("report"), lambda part: part.report())
 
     def split(self, episode: Episode) -> str:
         """The episode's place in its group, where parts want separate statistics; empty: none does."""
@@ -99,5 +107,11 @@ class Parts:
             part.close()
 
 
-def _flat(found: Iterable[tuple[str, Mapping[str, float] | None]], prefix: str = "") -> dict[str, float]:
-    return {f"credit/{key}/{prefix}{k}": float(v) for key, values in found for k, v in (values or {}).items()}
+def _told(
+    parts: Iterable[tuple[str, Any]], ask: Callable[[Any], Mapping[str, float] | None], prefix: str = ""
+) -> dict[str, float]:
+    out: dict[str, float] = {}
+    for key, part in parts:
+        with blamed(part):
+            out |= {f"credit/{key}/{prefix}{k}": float(v) for k, v in (ask(part) or {}).items()}
+    return out

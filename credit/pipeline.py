@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from agentgym.augment import PromptContext, PromptPatch
 from agentgym.credit import composition, metrics, parts
 from agentgym.credit.components import CreditError, add_component
 from agentgym.credit.partition import Partition
-from agentgym.credit.parts import Parts, Spec, name_of
+from agentgym.credit.parts import Parts, Spec, blamed, name_of
 from agentgym.credit.protocols import (
     AdvantageEstimator,
     Array,
@@ -127,7 +128,7 @@ class CreditPipeline:
             elif component in self.paid:
                 raise ConfigError(f"credit lists {name_of(rewarder)!r} twice")
             elif not (redistributed and isinstance(rewarder, Outcome)):
-                self.paid[component] = float(getattr(rewarder, "weight", 1.0))
+                self.paid[component] = _weight(rewarder)
 
     async def augment(self, context: PromptContext) -> PromptPatch | None:
         """The first patch that a part has for this turn."""
@@ -145,14 +146,17 @@ class CreditPipeline:
         if self.group_relative:
             metrics.check_group_ids(groups)
         for rewarder in self.rewarders:
-            if isinstance(rewarder, TurnRewarder):
-                _score(rewarder, live)
-            else:
-                _await(rewarder.apply(live, self.services, step))
+            with blamed(rewarder):
+                if isinstance(rewarder, TurnRewarder):
+                    _score(rewarder, live)
+                else:
+                    _await(rewarder.apply(live, self.services, step))
         streams = Streams([episode for group in live for episode in group])
         partition = Partition(live, self.parts.split)
         values = self._values(partition.groups, Streams(partition.episodes) if partition.split else streams, critic)
-        advantages = _expand(groups, partition.join(self.estimator.compute(partition.groups, values)))
+        with blamed(self.estimator):
+            estimated = partition.join(self.estimator.compute(partition.groups, values))
+        advantages = _expand(groups, estimated)
         result = CreditResult(advantages, dead=[not any(turns.any() for turns in group) for group in advantages])
         result.tokens, result.targets = (
             self._per_token(method, groups, partition, values) for method in ("compute_tokens", "targets")
@@ -189,6 +193,13 @@ def _completed(spec: Spec, recipe: Recipe) -> Spec:
         return spec
     prefix = recipe.format.build().render("\0").partition("\0")[0]
     return {"igpo": {"prefix": prefix, **(entry["igpo"] or {})}}
+
+
+def _weight(rewarder: Any) -> float:
+    weight = getattr(rewarder, "weight", 1.0)
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not isfinite(weight):
+        raise ConfigError(f"credit module {name_of(rewarder)!r}: weight must be a finite number, got {weight!r}")
+    return float(weight)
 
 
 def live_groups(groups: Sequence[Group]) -> list[Group]:
@@ -242,6 +253,11 @@ def _expand(groups: Sequence[Group], estimated: Ragged) -> Ragged:
     """Zeros for failed episodes, and a check that the estimator answered for every turn of every other one."""
     out: Ragged = []
     for group, found in zip(groups, estimated, strict=True):
+        count = sum(not episode.termination.is_failure for episode in group)
+        if len(found) != count:
+            raise CreditError(
+                f"the estimator answered for {len(found)} of {count} episodes of task {group.task.name!r}"
+            )
         rest = iter(found)
         row: list[Array] = []
         for episode in group:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from agentgym.credit.options import checked
 from agentgym.credit.protocols import AdvantageEstimator, PromptAugmenter, TrajectoryRewarder, TurnRewarder
-from agentgym.errors import AgentGymError, ConfigError, nearest, unknown
+from agentgym.errors import AgentGymError, failed_code, unknown
 
 ENTRY_POINT_GROUP = "agentgym.credit"
 
@@ -83,7 +84,8 @@ WHAT: dict[str, dict[str, str]] = {
 
 def make_part(name: str, options: Mapping[str, Any]) -> TurnRewarder | TrajectoryRewarder | PromptAugmenter:
     """A credit module by name. Raises UnknownNameError or ConfigError, each with the nearest match."""
-    found = _find("credit module", name, REWARDERS, "estimator", ESTIMATORS)(**_checked(name, REWARDERS, options))
+    target = _find("credit module", name, REWARDERS, "estimator", ESTIMATORS)
+    found = _made(f"credit module {name!r}", target, _checked(name, REWARDERS, options))
     if not isinstance(found, TurnRewarder | TrajectoryRewarder | PromptAugmenter):
         raise AgentGymError(
             f"credit module {name!r} has neither reset/score (per turn) nor requires/apply (per group) nor augment"
@@ -93,9 +95,25 @@ def make_part(name: str, options: Mapping[str, Any]) -> TurnRewarder | Trajector
 
 def make_estimator(name: str, options: Mapping[str, Any]) -> AdvantageEstimator:
     """An advantage estimator by name. Raises UnknownNameError or ConfigError, each with the nearest match."""
-    found = _find("estimator", name, ESTIMATORS, "credit module", REWARDERS)(**_checked(name, ESTIMATORS, options))
+    target = _find("estimator", name, ESTIMATORS, "credit module", REWARDERS)
+    found = _made(f"estimator {name!r}", target, _checked(name, ESTIMATORS, options))
     if not isinstance(found, AdvantageEstimator):
         raise AgentGymError(f"estimator {name!r} has no compute(groups, values)")
+    return found
+
+
+def _made(what: str, target: Any, options: dict[str, Any]) -> Any:
+    if not callable(target):
+        raise AgentGymError(f"{what} is {type(target).__name__}, expected a class")
+    try:
+        found = target(**options)
+    except AgentGymError:
+        raise
+    except Exception as error:
+        raise failed_code(what, error) from error
+    for word in ("requires", "traits"):
+        if isinstance(getattr(found, word, ()), str):
+            raise AgentGymError(f"{what}: {word} is the text {getattr(found, word)!r}, expected a set of words")
     return found
 
 
@@ -134,6 +152,8 @@ def _find(kind: str, name: str, table: Mapping[str, str], other_kind: str, other
 
 def _load(path: str, kind: str) -> Any:
     module_name, _, class_name = path.partition(":")
+    if not class_name or not all(part.isidentifier() for part in module_name.split(".")):
+        raise AgentGymError(f"{kind} {path!r}: expected module:Class")
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -150,11 +170,4 @@ def _checked(name: str, table: Mapping[str, str], options: Mapping[str, Any]) ->
         return {}
     kind = "credit module" if table is REWARDERS else "estimator"
     other = ESTIMATORS if table is REWARDERS else REWARDERS
-    parameters = inspect.signature(_find(kind, name, table, "", other)).parameters
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        for key in options:
-            if key not in parameters:
-                close = nearest(key, parameters)
-                hint = f"Did you mean {close[0]!r}?" if close else f"It takes: {', '.join(parameters) or 'no options'}."
-                raise ConfigError(f"{kind} {name!r} has no option {key!r}. {hint}")
-    return dict(options)
+    return checked(f"{kind} {name!r}", _find(kind, name, table, "", other), options)

@@ -14,6 +14,7 @@ import time
 import pytest
 from policies.test_openai_api import Server, answer
 
+from agentgym._sqlite import HEADER
 from agentgym.errors import AgentGymError, ConfigError
 from agentgym.judge import AnswerCache, Judge, JudgeError, read_json
 
@@ -167,7 +168,16 @@ def test_impossible_options_are_refused_at_once(server, options):
         judge_of(server, **options)
 
 
-@pytest.mark.parametrize("content", [b"", b"not a database at all" * 100])
+def test_a_file_that_is_no_cache_is_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes\n")
+    with pytest.raises(ConfigError, match=r"notes\.txt is no SQLite file"):
+        AnswerCache(path)
+    assert path.read_text() == "my notes\n"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("content", [b"", HEADER + b"garbage" * 100])
 def test_a_damaged_cache_is_set_aside_with_a_note(tmp_path, caplog, content):
     path = tmp_path / "a.sqlite"
     path.write_bytes(content)

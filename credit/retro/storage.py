@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from agentgym._sqlite import foreign
 from agentgym.credit.retro.embeddings import Vectors
 from agentgym.credit.retro.entries import Lesson
 from agentgym.errors import ConfigError, DataError
@@ -54,6 +55,8 @@ class LessonFile:
         self._db: sqlite3.Connection | None = None
         if path.is_dir():
             raise ConfigError(f"lesson memory {path} is a folder; give a file, such as {path / 'lessons.sqlite'}")
+        if foreign(path):
+            raise ConfigError(f"lesson memory {path} is no SQLite file; give another path, or move it away")
         if writable:
             self._lock = _take_lock(path)
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from agentgym.config.recipe import Recipe
 from agentgym.credit import CreditError, CreditPipeline, add_component, assign, components, project, turn_rewards
 from agentgym.credit.composition import RULES
 from agentgym.credit.grpo import GRPO
-from agentgym.credit.protocols import Services
+from agentgym.credit.protocols import Ragged, Services, Values
 from agentgym.credit.registry import ESTIMATORS, REWARDERS, make_estimator, make_part
 from agentgym.errors import AgentGymError, ConfigError, UnknownNameError
 from agentgym.types import Episode, Group, Task
@@ -255,3 +256,84 @@ def test_a_shift_of_all_outcomes_changes_no_contrast(group: MakeGroup, outcomes:
 def test_importing_credit_and_statistics_loads_neither_torch_nor_scipy() -> None:
     code = "import sys, agentgym.credit, agentgym.statistics; print(sorted({'torch', 'scipy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"invalid_penalty": {"weight": float("nan")}}, "option weight must be finite, got nan"),
+        ({"invalid_penalty": {"penalty": "abc"}}, "option penalty must be a number, got the text 'abc'"),
+        ({"invalid_penalty": {"weight": None}}, "option weight must be a number, got None"),
+        ({"spa": {"plain": "yes"}}, "option plain must be true or false, got the text 'yes'"),
+        ({"spa": {"warmup_episodes": 2.5}}, "option warmup_episodes must be an integer, got 2.5"),
+        ({"spa": {"fit": 3}}, "option fit must be"),
+        ({"spa": 3}, "options are {name: value}, got 3"),
+        ({"mira": {"fit": {"lr": float("nan")}}}, "option fit must be finite"),
+        ({"retro": {"memory": "lessons.sqlite"}}, "option memory must be true or false or"),
+        ({"retro": {"exclude_splits": "train"}}, "option exclude_splits must be"),
+        ({"milestones": {"source": "rules", "rules": 3}}, "option rules must be"),
+        ({"gated": {"components": "milestone"}}, "option components must be"),
+        ({"os:path": {}}, "expected a class"),
+        ({":": {}}, "expected module:Class"),
+    ],
+    ids=str,
+)
+def test_options_of_the_wrong_kind_are_named(spec: dict[str, object], message: str) -> None:
+    with pytest.raises(AgentGymError, match=re.escape(message)):
+        CreditPipeline([spec], "reinforce_pp")  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"gamma": "0.9"}, "option gamma must be a number"), ({"gamma": True}, "must be a number"), (3, "options are")],
+)
+def test_options_of_estimators_too(options: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_estimator("reinforce_pp", options)  # type: ignore[arg-type]
+
+
+class Mistaken:
+    """A module of a user with one mistake at a time."""
+
+    name = "mistaken"
+    requires: frozenset[str] = frozenset()
+
+    def __init__(self, how: str = "") -> None:
+        self.how = how
+        if how == "weight":
+            self.weight = None
+
+    async def apply(self, groups: list[Group], svc: Services, step: int) -> None:
+        if self.how == "apply":
+            raise KeyError("speed")
+
+    def report(self) -> dict[str, object]:
+        return {"text": "fast"} if self.how == "report" else {}
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("apply", r"credit part 'mistaken' raised KeyError: 'speed' \(.*test_pipeline\.py:\d+\)"),
+        ("report", "credit part 'mistaken' raised ValueError: could not convert string to float"),
+        ("weight", "credit module 'mistaken': weight must be a finite number, got None"),
+    ],
+)
+def test_a_users_mistake_names_the_module(group: MakeGroup, how: str, message: str) -> None:
+    with pytest.raises(AgentGymError, match=message):
+        CreditPipeline([Mistaken(how)]).run([group([1, 0])])
+
+
+def test_an_estimator_must_answer_for_every_episode_and_no_more(group: MakeGroup) -> None:
+    class Generous(GRPO):
+        def compute(self, groups: list[Group], values: Values | None) -> Ragged:
+            return [[*row, np.zeros(1)] for row in super().compute(groups, values)]
+
+    class Silent(GRPO):
+        def compute(self, groups: list[Group], values: Values | None) -> Ragged:
+            return None  # type: ignore[return-value]
+
+    with pytest.raises(CreditError, match=r"answered for \[3\] episodes in groups of \[2\]"):
+        CreditPipeline([], Generous()).run([group([1, 0])])
+    with pytest.raises(CreditError, match="answered for NoneType"):
+        CreditPipeline([], Silent()).run([group([1, 0])])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agentgym._sqlite import HEADER
 from agentgym.credit.retro.embeddings import HashedEmbedder
 from agentgym.credit.retro.entries import Lesson
 from agentgym.credit.retro.memory import LessonMemory
@@ -88,7 +89,7 @@ def test_a_damaged_file_is_set_aside_and_counted(tmp_path: Path, damage: str, ca
     written(path, *(f"lesson number {i}" for i in range(60))).close()
     raw = path.read_bytes()
     if damage == "garbage":
-        path.write_bytes(b"not a database" * 999)
+        path.write_bytes(HEADER + b"garbage" * 999)
     elif damage == "torn":
         path.write_bytes(raw[: len(raw) // 2])
     elif damage == "overwritten":
@@ -112,12 +113,22 @@ def test_a_damaged_file_is_set_aside_and_counted(tmp_path: Path, damage: str, ca
     assert len(LessonMemory(path)) == 1
 
 
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_file_that_never_was_a_memory_is_left_alone(tmp_path: Path, writable: bool) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes\n")
+    with pytest.raises(ConfigError, match=r"notes\.txt is no SQLite file; give another path"):
+        LessonMemory(path, writable=writable)
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
+    assert path.read_text() == "my notes\n"
+
+
 def test_a_second_damage_does_not_overwrite_the_first(tmp_path: Path) -> None:
     for number in (1, 2):
-        (tmp_path / "m").write_bytes(b"%d" % number * 5000)
+        (tmp_path / "m").write_bytes(HEADER + b"%d" % number * 5000)
         LessonMemory(tmp_path / "m").close()
-    assert (tmp_path / "m.damaged-1").read_bytes() == b"1" * 5000
-    assert (tmp_path / "m.damaged-2").read_bytes() == b"2" * 5000
+    assert (tmp_path / "m.damaged-1").read_bytes() == HEADER + b"1" * 5000
+    assert (tmp_path / "m.damaged-2").read_bytes() == HEADER + b"2" * 5000
 
 
 @pytest.mark.parametrize(

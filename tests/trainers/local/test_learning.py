@@ -144,24 +144,26 @@ def test_notes_reach_prompts_and_records(learnt):
 # --- the critic
 
 
-@pytest.mark.parametrize("level", ["turn", "token", "bilevel"])
-def test_a_run_with_a_critic_learns_values_and_resumes(level, tmp_path):
+@pytest.mark.parametrize(
+    ("level", "trunk"), [("turn", "copy"), ("token", "copy"), ("bilevel", "copy"), ("turn", "policy")]
+)
+def test_a_run_with_a_critic_learns_values_and_resumes(level, trunk, tmp_path):
     recipe = toy_recipe(
         estimator={"name": "gae", "options": {"level": level}},
-        critic={"warmup": 2, "lr": 1e-2},
-        rl={"kl_coef": 0.0, "steps": 4},
+        critic={"warmup": 2, "lr": 1e-2, "trunk": trunk},
+        rl={"kl_coef": 0.0, "steps": 6},
         checkpoint={"every": 2},
     )
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     LocalTrainer(recipe, whole, quiet=True).run()
     lines = [line for line in read_metrics(whole) if line["phase"] == "rl" and line["step"]]
-    assert [line["train/rows"] > 0 for line in lines] == [False, False, True, True]
+    assert [line["train/rows"] > 0 for line in lines] == [False, False, True, True, True, True]
     assert all(np.isfinite(line["critic/loss"]) for line in lines)
     trainer = LocalTrainer(recipe, parts, quiet=True)
     step, count = trainer._step, itertools.count()
 
     def stops(collector, update):
-        if next(count) == 3:
+        if next(count) == 5:
             raise RuntimeError("killed")
         return step(collector, update)
 
