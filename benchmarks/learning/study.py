@@ -67,6 +67,7 @@ METHODS = (
     _m("retro", "credit=[{retro: {memory: false}}]", TO_GO, oracle=True, note="R_int from milestones; no memory"),
     _m("ppo", f"estimator={{name: gae, options: {{gamma: {GAMMA}}}}}", note="turn-level critic"),
     _m("rloo", "estimator={name: rloo}"),
+    _m("igpo", "credit=[{igpo: {answer: place gem}}]", "estimator={name: igpo}", note="belief in the last action"),
 )
 
 
@@ -133,14 +134,15 @@ def outcome(run: Run, root: Path) -> dict[str, Any]:
     folder = run.folder(root)
     facts = json.loads((folder / "facts.json").read_text())
     scores = {r["policy"]: r for r in json.loads((folder / "evaluations.json").read_text())}
+    final = scores["trained" if "trained" in scores else "sft"]  # a budget that the warm-up used up leaves no step
     return {
         "start": run.start,
         "seed": run.seed,
-        "success": round(scores["trained"]["success"], 4),
+        "success": round(final["success"], 4),
         "before": round(scores["sft"]["success"], 4) if "sft" in scores else None,
-        "errors": scores["trained"]["errors"],
-        "tasks": scores["trained"]["tasks"],
-        "panel": scores["trained"]["panel"],
+        "errors": final["errors"],
+        "tasks": final["tasks"],
+        "panel": final["panel"],
         "steps": facts["rl_steps"],
         "episodes": facts["counts"]["episodes"],
         "warmup_episodes": facts["counts"].get("warmup_episodes", 0),
