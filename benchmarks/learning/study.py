@@ -144,7 +144,7 @@ def outcome(run: Run, root: Path) -> dict[str, Any]:
         "tasks": final["tasks"],
         "panel": final["panel"],
         "steps": facts["rl_steps"],
-        "episodes": facts["counts"]["episodes"],
+        "episodes": facts["counts"].get("episodes", 0),
         "warmup_episodes": facts["counts"].get("warmup_episodes", 0),
         "rl_cpu_seconds": round(facts["seconds"]["rl_cpu_seconds"], 1),
         "curve": curve(folder),
