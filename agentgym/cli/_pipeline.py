@@ -155,10 +155,7 @@ def _made(spec: Any, where: str) -> tuple[str, dict[str, Any], Any]:
     ((name, options),) = entry.items()
     if not isinstance(options or {}, Mapping):
         raise ConfigError(f"{where}: the options of {name!r} are key: value pairs, got {options!r}")
-    try:
-        return str(name), dict(options or {}), parts.make({str(name): options or {}})
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{where}: an option of {name!r} has a value of the wrong kind: {error}") from error
+    return str(name), dict(options or {}), parts.make({str(name): options or {}})
 
 
 def _adds_notes(name: str, options: Mapping[str, Any], part: Any) -> bool:

@@ -209,7 +209,7 @@ def test_a_checkpoint_brings_its_lessons_and_leaves_their_file_alone(
         (("--note", "retro"), "name the file of its lessons"),
         (("--note", "{retro: {memory: {path: gone.sqlite}}}"), "no lesson memory at gone.sqlite"),
         (("--note", "{subgoal_hint: {chek_every: 2}}"), "Did you mean 'check_every'"),
-        (("--note", "{subgoal_hint: {count: many}}"), "a value of the wrong kind"),
+        (("--note", "{subgoal_hint: {count: many}}"), "option count must be an integer, got the text 'many'"),
         (("--note", "{subgoal_hint: 3}"), "are key: value pairs"),
         (("--note", "[subgoal_hint]"), "expected the name of a credit part"),
         (("--note", "{subgoal_hint"), "--note"),
