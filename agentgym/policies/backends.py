@@ -70,6 +70,7 @@ class SlotBackend:
     def clear(self) -> None:
         """See :class:`Backend`."""
         self.table.clear()
+        self._rows, self._capacity, self._start = [], 0, 0
 
     def start(self, sessions: Sequence[str], prompts: Sequence[IntArray], extra: int) -> tuple[torch.Tensor, Ints]:
         """See :class:`Backend`. Of a known session only the part after the longest common prefix is encoded."""

@@ -114,9 +114,14 @@ class SlotTable:
             self.lengths[slot] = 0
 
     def clear(self) -> None:
-        """Forget every session; the memory stays allocated."""
-        for session in list(self.slot):
-            self.release(session)
+        """Forget everything, the memory too.
+
+        What is computed may differ in the last bit with the storage's shape and the rows' order; a run that is resumed
+        must find both as one that was not, so nothing of what came before may be left.
+        """
+        self.cache = SlotCache(0, 0)
+        self.slot, self.owner, self._used = {}, [], {}
+        self.lengths, self.tokens = np.zeros(0, np.int64), np.zeros((0, 0), np.int32)
 
     def place(self, sessions: Sequence[str], capacity: int) -> tuple[int, Ints]:
         """Bring ``sessions`` into one window of slots with room for ``capacity`` tokens each.

@@ -225,6 +225,21 @@ def test_refresh_after_a_weight_update(policy):
     assert answers["s0"][0].info["version"] == 0
 
 
+def test_nothing_of_what_came_before_is_left_after_a_refresh(tiny):
+    """A resumed run begins with an empty store: one that was not must give its very bits, rounding included."""
+    used, fresh = sharpened(tiny), sharpened(tiny)
+    play(used, [f"s{i}" for i in range(7)], 6)  # the store grows with sessions and turns
+    table = used.generator.backend.table
+    assert (table.cache.slots, table.cache.capacity) > (0, 0)
+    used.refresh()
+    assert (table.cache.slots, table.cache.capacity, table.cache.keys, len(table.lengths)) == (0, 0, [], 0)
+    left, right = (play(policy, ["s0", "s4", "s8"], 4)[1] for policy in (used, fresh))
+    for session in left:
+        for ours, theirs in zip(left[session], right[session], strict=True):
+            assert ours.token_ids.tolist() == theirs.token_ids.tolist()
+            assert ours.logprobs.tobytes() == theirs.logprobs.tobytes()
+
+
 def _architectures():
     import transformers as t
 
