@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -35,7 +36,7 @@ class Scored(Protocol):
     def blocks(self) -> tuple[tuple[int, IntArray], ...]: ...
 
 
-class _Scorer:
+class _Scorer(ABC):
     """What the scorers share: encoding, checks, blocks that do not fit, and putting answers in their places.
 
     ``skipped`` counts blocks beyond the model window, ``unknown_tokens`` encoded ids of the unknown token.
@@ -89,8 +90,9 @@ class _Scorer:
             raise DataError(f"scored row {index} of {len(row.row)} tokens: cut {cut} is outside [1, {len(row.row)}]")
         return len(ids) > 0 and (self.window is None or cut + len(ids) <= self.window)
 
+    @abstractmethod
     def _score(self, rows: list[IntArray], blocks: list[list[tuple[int, IntArray]]]) -> list[Scores]:
-        raise NotImplementedError
+        """Scores of blocks that fit and are not empty."""
 
 
 class HFScorer(_Scorer):

@@ -77,6 +77,29 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "checkpoint" / "model.safetensors")
 
 
+def kill_and_resume(recipe, folder: Path, step: int) -> None:
+    """A run that dies as RL step ``step`` begins, and the one that goes on from its newest checkpoint."""
+    trainer = LocalTrainer(recipe, folder, quiet=True)
+    plain, count = trainer._step, itertools.count()
+
+    def dies(collector, update):
+        if next(count) == step:
+            raise RuntimeError("killed")
+        return plain(collector, update)
+
+    trainer._step = dies
+    with pytest.raises(RuntimeError, match="killed"):
+        trainer.run()
+    LocalTrainer(recipe, folder, resume=True, quiet=True).run()
+
+
+def same_weights(one: Path, other: Path) -> None:
+    """Equal bit for bit."""
+    ours, theirs = weights(one), weights(other)
+    assert theirs
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory):
     folder = tmp_path_factory.mktemp("learnt")
@@ -114,20 +137,8 @@ def test_parts_can_be_warmed_up_on_the_noisy_expert(tmp_path):
 
 def test_a_resumed_run_ends_with_the_same_weights_and_memory(learnt, tmp_path):
     recipe = toy_recipe(**LEARNING)
-    trainer = LocalTrainer(recipe, tmp_path, quiet=True)
-    after, count = trainer._step, itertools.count()
-
-    def stops(collector, update):
-        if next(count) == 3:
-            raise RuntimeError("killed")
-        return after(collector, update)
-
-    trainer._step = stops
-    with pytest.raises(RuntimeError, match="killed"):
-        trainer.run()
-    LocalTrainer(recipe, tmp_path, resume=True, quiet=True).run()
-    ours, theirs = weights(tmp_path), weights(learnt)
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    kill_and_resume(recipe, tmp_path, 3)
+    same_weights(tmp_path, learnt)
     states = [CheckpointStore(folder, 2).newest()[0].state["credit"] for folder in (tmp_path, learnt)]
     assert np.array_equal(states[0]["learner"]["seen"], states[1]["learner"]["seen"])
 
@@ -159,20 +170,8 @@ def test_a_run_with_a_critic_learns_values_and_resumes(level, trunk, tmp_path):
     lines = [line for line in read_metrics(whole) if line["phase"] == "rl" and line["step"]]
     assert [line["train/rows"] > 0 for line in lines] == [False, False, True, True, True, True]
     assert all(np.isfinite(line["critic/loss"]) for line in lines)
-    trainer = LocalTrainer(recipe, parts, quiet=True)
-    step, count = trainer._step, itertools.count()
-
-    def stops(collector, update):
-        if next(count) == 5:
-            raise RuntimeError("killed")
-        return step(collector, update)
-
-    trainer._step = stops
-    with pytest.raises(RuntimeError, match="killed"):
-        trainer.run()
-    LocalTrainer(recipe, parts, resume=True, quiet=True).run()
-    ours, theirs = weights(parts), weights(whole)
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    kill_and_resume(recipe, parts, 5)
+    same_weights(parts, whole)
 
 
 @pytest.fixture(scope="module")
@@ -263,20 +262,8 @@ def test_spa_on_the_policys_own_states_resumes_exactly(trunk, tmp_path):
     )
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     LocalTrainer(recipe, whole, quiet=True).run()
-    trainer = LocalTrainer(recipe, parts, quiet=True)
-    step, count = trainer._step, itertools.count()
-
-    def stops(collector, update):
-        if next(count) == 3:
-            raise RuntimeError("killed")
-        return step(collector, update)
-
-    trainer._step = stops
-    with pytest.raises(RuntimeError, match="killed"):
-        trainer.run()
-    LocalTrainer(recipe, parts, resume=True, quiet=True).run()
-    ours, theirs = weights(parts), weights(whole)
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    kill_and_resume(recipe, parts, 3)
+    same_weights(parts, whole)
 
 
 def test_igpo_reads_the_answer_where_the_recipe_puts_it(tmp_path):
@@ -310,20 +297,9 @@ def test_a_run_with_the_mse_loss_and_a_moving_reference_resumes_exactly(tmp_path
     recipe = toy_recipe(rl={"loss": "mse", "kl_coef": 0.0, "reference_every": 2, "lr": 1e-3})
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     LocalTrainer(recipe, whole, quiet=True).run()
-    trainer = LocalTrainer(recipe, parts, quiet=True)
-    step, count = trainer._step, itertools.count()
-
-    def stops(collector, update):
-        if next(count) == 3:  # the checkpoint of step 2 is older than the reference taken before step 2
-            raise RuntimeError("killed")
-        return step(collector, update)
-
-    trainer._step = stops
-    with pytest.raises(RuntimeError, match="killed"):
-        trainer.run()
-    LocalTrainer(recipe, parts, resume=True, quiet=True).run()
-    ours, theirs = weights(parts), weights(whole)
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    # the checkpoint of step 2 is older than the reference taken before step 2
+    kill_and_resume(recipe, parts, 3)
+    same_weights(parts, whole)
 
 
 def test_the_reference_moves_when_it_is_due(played):
