@@ -17,7 +17,7 @@ STUDY_ARGS ?=
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-textworld check format bench study clean install
+.PHONY: help demo test test-textworld explore check format bench study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -38,6 +38,9 @@ demo: $(STAMP) ## train a tiny agent on generated ALFWorld games, write runs/dem
 
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest $(TESTS)
+
+explore: $(STAMP) ## run the property tests on ten times as many new examples
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest --timeout 3600 -m hypothesis $(TESTS)
 
 test-textworld: ## run the tests of TextWorld, TextWorldExpress and ScienceWorld in an environment of their own (Java 17)
 	test -d .venv-textworld || $(PYTHON) -m venv .venv-textworld

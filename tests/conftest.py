@@ -1,6 +1,13 @@
-"""Settings of all tests: no Hypothesis deadlines, because a busy machine is no bug of the code under test."""
+"""Settings of all tests: no Hypothesis deadlines, because a busy machine is no bug of the code under test.
+
+The examples are the same in every run, so that a commit passes or fails for what it holds and not for its luck.
+HYPOTHESIS_PROFILE=explore draws new ones, ten times as many: `make explore`.
+"""
+
+import os
 
 from hypothesis import settings
 
-settings.register_profile("agentgym", deadline=None)
-settings.load_profile("agentgym")
+settings.register_profile("agentgym", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "agentgym"))

@@ -80,7 +80,7 @@ class Index:
         df = np.bincount(row, minlength=len(rows))
         self._offsets = np.concatenate([[0], np.cumsum(df)])
         self._docs = docs.astype(np.int32)
-        norm = k1 * (1 - b + b * lengths / max(1.0, float(lengths.mean())))
+        norm = k1 * (1 - b + b * lengths / (float(lengths.mean()) or 1.0))
         idf = np.log(1 + (size - df + 0.5) / (df + 0.5))
         self._weights: NDArray[np.float64] = idf[row] * counts / (counts + norm[docs])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentgym.environments.search import Search
@@ -36,6 +36,7 @@ def slow_scores(passages: list[tuple[str, str]], query: str, k1: float = 1.5, b:
     return out
 
 
+@example([("", ""), ("", "red")], "red", 1)  # a mean length below one
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8), TEXTS, st.integers(1, 9))
 def test_scores_and_ranking(passages: list[tuple[str, str]], query: str, k: int) -> None:
     index = Index(Corpus(passages, "test"))
