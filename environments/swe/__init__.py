@@ -1,0 +1,1 @@
+"""Software engineering: a repository, an issue, a shell and an edit tool; hidden tests decide."""
