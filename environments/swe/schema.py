@@ -1,8 +1,8 @@
 """One schema for software tasks, whatever they come from: SWE-bench's fields, and what a task without an image needs.
 
 A row holds everything about a task but the source tree, which it either holds inline or refers to (:class:`Source`).
-Base tree = the source with ``source.patch`` applied; the agent gets the base tree, the grader adds ``test_patch`` to it,
-and ``patch`` is the known fix. Field names in capitals are SWE-bench's own (``princeton-nlp/SWE-bench``).
+Base tree = the source with ``source.patch`` applied; the agent gets the base tree, the grader adds ``test_patch`` to
+it, and ``patch`` is the known fix. Field names in capitals are SWE-bench's own (``princeton-nlp/SWE-bench``).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TaskEnv(_Strict):
     """What running the tests takes. All empty: the pinned pytest on the running interpreter.
 
     ``requirements``  packages the tests need, as pip writes them
-    ``test_cmd``      bash command that runs the tests named after it, for image tasks; its log is parsed (``pytest -rA``)
+    ``test_cmd``      bash command that runs the tests, for image tasks; its log is parsed (``pytest -rA``)
     ``image``         image that holds the repository at ``/testbed``
     ``setup``         bash line that goes before every command (activates an environment of the image)
     ``timeout``       seconds that one run of all tests may take
@@ -91,7 +91,7 @@ class SWETask(_Strict):
     ``instance_id``        its durable name; unique in a file
     ``patch``              the known fix of the base tree, as a unified diff (SWE-smith rows: already turned round)
     ``test_patch``         brings the hidden tests into the base tree
-    ``FAIL_TO_PASS``       test ids that fail on base + test_patch and pass with the fix (lists, or JSON strings of lists)
+    ``FAIL_TO_PASS``       test ids that fail on base + test_patch and pass with the fix (a list, or its JSON text)
     ``PASS_TO_PASS``       test ids that pass before and after
     ``expected``           instead of both (R2E-Gym): test name -> status of all tests with the fix
     ``test_files``         files that hold the hidden tests; never taken from the agent
@@ -173,7 +173,8 @@ def parse_task(row: Mapping[str, Any], where: str = "") -> SWETask:
         name = row.get("instance_id", "without instance_id")
         more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
         at = f"{where}: " if where else ""
-        raise DataError(f"{at}software task {name!r}: {place + ': ' if place else ''}{first['msg']}{hint}{more}") from None
+        field = f"{place}: " if place else ""
+        raise DataError(f"{at}software task {name!r}: {field}{first['msg']}{hint}{more}") from None
 
 
 def read_tasks(path: str | Path) -> list[SWETask]:
