@@ -16,6 +16,7 @@ from agentgym.policy import Policy
 from agentgym.registry import environment_class
 from agentgym.rollouts.config import RolloutConfig
 from agentgym.statistics import Estimate, mean_interval, panel_pass, success_interval
+from agentgym.tally import Outcome, mean
 from agentgym.types import Episode, Group, Task, TaskSet
 
 if TYPE_CHECKING:
@@ -153,59 +154,74 @@ def summarise(
     setup: Mapping[str, Any] | None = None,
 ) -> Report:
     """The report of episodes that were played already. AgentGymError unless every requested episode is there once."""
-    episodes = [episode for group in groups for episode in group]
-    check_complete(episodes, panel, attempts)
-    tasks = [episode.task.id for episode in episodes]
-    wins = [int(episode.success) for episode in episodes]
-    played = [episode for episode in episodes if not episode.termination.is_failure]
-    turns = [turn for episode in played for turn in episode.turns]
-    failed = [episode for episode in episodes if episode.termination.is_failure]
+    report = report_of(
+        [Outcome.of(episode) for group in groups for episode in group], panel, attempts, seed=seed, setup=setup
+    )
+    report.policy = next((episode.policy for group in groups for episode in group), "")
+    report.groups = list(groups)
+    return report
+
+
+def report_of(
+    outcomes: Sequence[Outcome],
+    panel: TaskSet,
+    attempts: int,
+    *,
+    seed: int = 0,
+    setup: Mapping[str, Any] | None = None,
+) -> Report:
+    """The report of episodes of which only the numbers were kept; AgentGymError as :func:`summarise`."""
+    check_complete(outcomes, panel, attempts)
+    tasks = [outcome.task for outcome in outcomes]
+    wins = [int(outcome.success) for outcome in outcomes]
+    played = [outcome for outcome in outcomes if not outcome.failed]
+    turns = sum(outcome.turns for outcome in played)
+    failed = [outcome for outcome in outcomes if outcome.failed]
     results: dict[str, list[int]] = {}
-    for episode, win in zip(episodes, wins, strict=True):
-        results.setdefault(episode.task.id, []).append(win)
+    for outcome, win in zip(outcomes, wins, strict=True):
+        results.setdefault(outcome.task, []).append(win)
     counts = [(len(found), sum(found)) for found in results.values()]
     ks = [k for k in (1, 2, 4, 8, 16, 32) if k < attempts] + [attempts]
     return Report(
         environment=panel[0].env if len(panel) else "",
-        policy=episodes[0].policy if episodes else "",
+        policy="",
         split=" ".join(sorted({task.split for task in panel if task.split})),
         panel=panel.hash,
         tasks=len(panel),
         attempts=attempts,
         seed=seed,
-        episodes=len(episodes),
+        episodes=len(outcomes),
         success=success_interval(wins, tasks),
-        outcome=mean_interval([0.0 if e.termination.is_failure else e.outcome for e in episodes], tasks),
-        kinds=_kinds(episodes, wins),
+        outcome=mean_interval([outcome.outcome for outcome in outcomes], tasks),
+        kinds=_kinds(outcomes, wins),
         pass_at={k: panel_pass(counts, k) for k in ks} if counts else {},
         pass_power={k: panel_pass(counts, k, power=True) for k in ks} if counts else {},
-        turns=_mean([len(episode.turns) for episode in played]),
-        sampled_tokens=_mean([sum(turn.sampled_tokens for turn in episode.turns) for episode in played]),
-        prompt_tokens=_mean([sum(turn.prompt_tokens for turn in episode.turns) for episode in played]),
-        invalid_rate=_mean([not turn.valid for turn in turns]),
-        refused_rate=_mean([not turn.grounded for turn in turns]),
-        terminations=dict(Counter(episode.termination.value for episode in episodes).most_common()),
+        turns=mean([outcome.turns for outcome in played]),
+        sampled_tokens=mean([outcome.sampled_tokens for outcome in played]),
+        prompt_tokens=mean([outcome.prompt_tokens for outcome in played]),
+        invalid_rate=sum(outcome.invalid for outcome in played) / turns if turns else 0.0,
+        refused_rate=sum(outcome.refused for outcome in played) / turns if turns else 0.0,
+        terminations=dict(Counter(outcome.termination for outcome in outcomes).most_common()),
         errors=len(failed),
-        error_messages=list(dict.fromkeys(_error(e) for e in failed))[:MAX_MESSAGES],
+        error_messages=list(dict.fromkeys(outcome.error for outcome in failed))[:MAX_MESSAGES],
         results=results,
         setup=dict(setup or {}),
-        groups=list(groups),
     )
 
 
-def check_complete(episodes: Sequence[Episode], panel: TaskSet, attempts: int) -> None:
+def check_complete(outcomes: Sequence[Outcome], panel: TaskSet, attempts: int) -> None:
     """Raise AgentGymError unless every task of the panel has attempts 0..n-1, each once, and there is nothing else."""
     wanted = Counter((task.id, index) for task in panel for index in range(attempts))
-    found = Counter((episode.task.id, episode.index) for episode in episodes)
+    found = Counter(outcome.key for outcome in outcomes)
     if found == wanted:
         return
-    names = {task.id: task.name for task in [*panel, *(episode.task for episode in episodes)]}
+    names = {task.id: task.name for task in panel}
     missing, extra = wanted - found, found - wanted
     what, (task, index) = ("missing", next(iter(missing))) if missing else ("unexpected", next(iter(extra)))
     raise AgentGymError(
         f"evaluation: {wanted.total()} episodes were requested, {found.total()} are there; {missing.total()} missing, "
-        f"{extra.total()} unexpected. First {what}: task {names[task]!r}, attempt {index}. No rate is computed from "
-        "part of a panel"
+        f"{extra.total()} unexpected. First {what}: task {names.get(task, task)!r}, attempt {index}. No rate is "
+        "computed from part of a panel"
     )
 
 
@@ -230,10 +246,10 @@ def setup_facts(
     }
 
 
-def _kinds(episodes: Sequence[Episode], wins: Sequence[int]) -> dict[str, Estimate]:
+def _kinds(outcomes: Sequence[Outcome], wins: Sequence[int]) -> dict[str, Estimate]:
     by_kind: dict[str, list[tuple[int, str]]] = {}
-    for episode, win in zip(episodes, wins, strict=True):
-        by_kind.setdefault(episode.task.kind, []).append((win, episode.task.id))
+    for outcome, win in zip(outcomes, wins, strict=True):
+        by_kind.setdefault(outcome.kind, []).append((win, outcome.task))
     if len(by_kind) < 2:
         return {}
     return {
@@ -257,15 +273,6 @@ def _row(name: str, estimate: Estimate, unit: str, percent: bool = True) -> tupl
     style = ".1%" if percent else ".3f"
     shown = [format(x, style) if x == x else "unknown" for x in (estimate.value, estimate.low, estimate.high)]
     return name, shown[0], f"{shown[1]} to {shown[2]}", f"{estimate.clusters} {unit}"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
-
-
-def _error(episode: Episode) -> str:
-    known = episode.error.startswith(episode.where)
-    return episode.error if known else f"{episode.where}: {episode.error}"
 
 
 def _yes(flag: Any) -> str:

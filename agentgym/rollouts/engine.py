@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 from agentgym.environment import Environment
@@ -85,12 +85,14 @@ class RolloutEngine:
         seed: int = 0,
         on_episode: OnEpisode | None = None,
         collect: bool = True,
+        skip: Container[tuple[str, int]] = (),
     ) -> list[Group]:
         """Play ``n`` episodes of every task; groups in task order, episodes by index.
 
         ``tasks`` may be a generator; it is drawn from as slots get free. ``on_episode`` is called with each finished
         episode, failed ones included, in order of finishing; what it raises ends the run. With ``collect`` False
-        nothing is kept and the list is empty. After :meth:`stop` a group may hold fewer episodes than ``n``.
+        nothing is kept and the list is empty. After :meth:`stop` a group may hold fewer episodes than ``n``. ``skip``:
+        (task id, index) pairs that are not played, because they are there already.
         Cancelling the call (Ctrl-C under ``asyncio.run``) records the episodes in flight as ABORTED first.
         """
         if n < 1:
@@ -98,7 +100,7 @@ class RolloutEngine:
         if self._loop is not None:
             raise AgentGymError("this RolloutEngine is running already; use one engine per concurrent run")
         self._loop = asyncio.get_running_loop()
-        state = _Run(self, tasks, n, seed, on_episode, collect)
+        state = _Run(self, tasks, n, seed, on_episode, collect, skip)
         try:
             await state.play()
         finally:
@@ -112,11 +114,12 @@ class RolloutEngine:
         seed: int = 0,
         on_episode: OnEpisode | None = None,
         collect: bool = True,
+        skip: Container[tuple[str, int]] = (),
     ) -> list[Group]:
         """:meth:`run`, blocking. Works inside a running event loop too (notebooks): it then uses a thread."""
 
         def call() -> list[Group]:
-            return asyncio.run(self.run(tasks, n, seed, on_episode, collect))
+            return asyncio.run(self.run(tasks, n, seed, on_episode, collect, skip))
 
         try:
             asyncio.get_running_loop()
@@ -156,10 +159,11 @@ class _Run:
 
     def __init__(
         self, engine: RolloutEngine, tasks: Iterable[Task], n: int, seed: int, on_episode: OnEpisode | None,
-        collect: bool,
+        collect: bool, skip: Container[tuple[str, int]] = (),
     ) -> None:  # fmt: skip
         self.engine, self.n, self.seed, self.on_episode, self.collect = engine, n, seed, on_episode, collect
         self._collected: list[tuple[Task, list[Episode | None]]] = []
+        self._skip = skip
         self._jobs = self._stream(tasks, n)
         self._interrupted = False
         config = engine.config
@@ -178,7 +182,8 @@ class _Run:
             if self.collect:
                 self._collected.append((task, places))
             for index in range(n):
-                yield task, index, places
+                if (task.id, index) not in self._skip:
+                    yield task, index, places
 
     def groups(self) -> list[Group]:
         """What was collected; tasks without any episode (after a stop) are left out."""
