@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "credit": {"core"},
     "leaderboards": {"core"},
     "trainers": {"core", "credit"},
-    "cli": {"core", "credit", "trainers", "leaderboards", "environments"},
+    "cli": {"core", "credit", "trainers", "leaderboards", "environments", "sandbox"},
 }
 #: modules of the core that hold a registry: they name what they load, and import it when it is asked for
 REGISTRIES = {"agentgym/__init__.py", "agentgym/registry.py"}

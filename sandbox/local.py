@@ -1,0 +1,139 @@
+"""``unsafe-local``: commands as plain subprocesses in a temporary folder. Isolates nothing.
+
+Only for people who run commands that they wrote themselves. A deadline and the output's limits hold; the command may
+read, write and reach whatever its user may.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from agentgym.errors import ConfigError
+from agentgym.sandbox.base import MIB, READ_LIMIT, Limits, Result, Sandbox, SandboxError
+from agentgym.sandbox.output import Capture
+from agentgym.sandbox.piping import Ended, pump
+from agentgym.sandbox.workspace import Workspace, remove_tree
+
+
+def check() -> str:
+    """It works wherever bash is."""
+    return "" if _shell() else "there is no bash on this machine"
+
+
+def describe() -> str:
+    """One line for ``agentgym doctor``."""
+    return "no isolation at all; only by name and with unsafe_local=True"
+
+
+def _shell() -> str:
+    return next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "")
+
+
+class LocalSandbox(Sandbox):
+    """Plain subprocesses. ``workspace`` is a temporary folder of the host; mounts are links into it or refused."""
+
+    backend: ClassVar[str] = "unsafe-local"
+
+    def __init__(
+        self, limits: Limits | None = None, mounts: Mapping[str, str] | None = None, unsafe_local: bool = False
+    ) -> None:
+        if unsafe_local is not True:
+            raise ConfigError(
+                "sandbox backend 'unsafe-local' runs commands with all your rights: files, network, processes. "
+                "If you trust every command that will run, say so with unsafe_local=True."
+            )
+        super().__init__(limits, mounts)
+        if mounts:
+            raise ConfigError("sandbox backend 'unsafe-local' has no mounts: commands see the host's own paths")
+        self._files: Workspace | None = None
+
+    def start(self) -> None:
+        """Make the temporary folder."""
+        if self._files is None:
+            self.workspace = tempfile.mkdtemp(prefix="agentgym-local-")
+            self._files = Workspace(os.open(self.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+    def _started(self) -> Workspace:
+        if self._files is None:
+            raise SandboxError("this sandbox is not started: use it in a 'with' block, or call start()")
+        return self._files
+
+    def run(
+        self,
+        command: str,
+        timeout: float | None = None,
+        limits: Limits | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+    ) -> Result:
+        """Run a command with this user's rights; its process group is killed at the deadline."""
+        self._started()
+        chosen = self.effective(timeout, limits)
+        variables = {"PATH": os.environ.get("PATH", os.defpath), "HOME": self.workspace, "LANG": "C.UTF-8"}
+        process = subprocess.Popen(
+            [_shell(), "-c", command],
+            cwd=os.path.join(self.workspace, cwd or "."),
+            env={**variables, **(env or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        capture = Capture(chosen.output)
+
+        def kill() -> None:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                process.kill()
+
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            ended: Ended = pump(process.stdout.fileno(), process.stdin, stdin, capture, chosen, kill, process.poll)
+        finally:
+            kill()
+            process.stdout.close()
+            code = process.wait()
+        return Result(
+            exit_code=128 - code if code < 0 else code,
+            output=capture.text(),
+            raw=capture.raw,
+            seconds=ended.seconds,
+            timed_out=ended.killed == "timeout",
+            output_bytes=capture.total,
+            killed=ended.killed,
+        )
+
+    def read(self, path: str, limit: int = READ_LIMIT) -> bytes:
+        """A regular file of the workspace."""
+        return self._started().read(self.relative(path), limit)
+
+    def write(self, path: str, data: bytes, mode: int | None = None) -> None:
+        """Write a file of the workspace."""
+        self._started().write(self.relative(path), data, mode)
+
+    def load(self, tree: Mapping[str, bytes] | Path) -> None:
+        """Fill the workspace."""
+        self._started().load(tree, self.relative)
+
+    def export(
+        self, select: Callable[[str], bool] | None = None, *, max_files: int = 20_000, max_bytes: int = 256 * MIB
+    ) -> dict[str, bytes]:
+        """Regular files of the workspace."""
+        return self._started().export(select, max_files, max_bytes)
+
+    def close(self) -> None:
+        """Remove the temporary folder."""
+        files, self._files = self._files, None
+        if files is not None:
+            files.close()
+            remove_tree(self.workspace)
