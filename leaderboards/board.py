@@ -21,7 +21,7 @@ PROTOCOL = 1
 
 Metric = Literal["success", "score", "pass@k", "pass^k", "turns", "tokens", "cost", "invalid", "refused"]
 #: what of the prompt an entry may choose for itself, because it adds nothing to what the policy knows
-OpenKey = Literal["prompt.rewrite", "prompt.system", "format"]
+OpenKey = Literal["prompt.rewrite", "prompt.system", "format", "limits.max_response_tokens"]
 
 
 class DataSection(Section):
@@ -70,7 +70,7 @@ class Board(Section):
     ``split``, ``task_options``  where the panel's tasks come from
     ``attempts``     episodes of each task (k of pass@k)
     ``metrics``      columns of the board's table, in order; the first one ranks
-    ``choices``      what an entry may choose for itself; what it chose stands in its settings
+    ``choices``      what an entry may choose for itself (of the response limit: less); it stands in its settings
     ``settings``     credit boards only: the bench's settings
     """
 
@@ -113,12 +113,12 @@ class Board(Section):
 
     @property
     def hash(self) -> str:
-        """16 hex digits over all that decides a number. Titles, descriptions, bounds and timeouts do not."""
+        """16 hex digits over all that decides a number. Name, texts, columns, bounds and timeouts do not."""
         return content_hash(self.facts())
 
     def facts(self) -> dict[str, Any]:
         """What :attr:`hash` covers, JSON-compatible."""
-        data = self.model_dump(mode="json", exclude={"title", "description", "bounds", "data"})
+        data = self.model_dump(mode="json", exclude={"name", "title", "description", "metrics", "bounds", "data"})
         for name in ("step_timeout", "reset_timeout", "policy_timeout"):
             data["limits"].pop(name)
         data["panel"] = None if self.panel is None else self.panel.hash

@@ -40,8 +40,8 @@ class ModelIdentity(_Part):
     """Who played.
 
     ``label``       what tables show
-    ``kind``        ``scripted`` (random, expert, noop), ``checkpoint`` (a folder), ``hub``, ``endpoint``, ``method`` (of
-                    credit), ``other``
+    ``kind``        ``scripted`` (random, expert, noop), ``checkpoint`` (a folder), ``hub``, ``endpoint``, ``method`` (a
+                    credit method), ``other``
     ``hash``        checkpoint, hub: SHA-256 over the weights, tokenizer and configuration files; else empty
     ``endpoint``    endpoint: scheme, host and path, without user name or query
     ``name``        endpoint: the model's name there; hub: the hub name; scripted: the policy's name
