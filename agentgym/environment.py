@@ -25,6 +25,7 @@ class EnvironmentSpec:
     ``splits``       the names ``tasks`` accepts
     ``action_help``  one paragraph that tells a policy which actions exist
     ``kinds``        task types, in the order tables show them
+    ``expert_success``  share of the tasks that the expert is known to solve, 0 to 1; ``agentgym check`` holds it to that
     """
 
     name: str
@@ -36,12 +37,17 @@ class EnvironmentSpec:
     action_help: str = ""
     kinds: tuple[str, ...] = ()
     description: str = ""
+    expert_success: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("EnvironmentSpec.name must not be empty")
         if self.max_turns < 1:
             raise ValueError(f"EnvironmentSpec {self.name!r}: max_turns must be >= 1, got {self.max_turns}")
+        if not 0 <= self.expert_success <= 1:
+            raise ValueError(
+                f"EnvironmentSpec {self.name!r}: expert_success must be from 0 to 1, got {self.expert_success}"
+            )
 
 
 class Environment(ABC):
