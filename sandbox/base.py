@@ -1,4 +1,4 @@
-"""One interface for running commands apart from the host: what a backend must do, its limits, and a command's result."""
+"""One interface for running commands apart from the host: what a backend must do, its limits, a command's result."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Sandbox(ABC):
 
     @abstractmethod
     def write(self, path: str, data: bytes, mode: int | None = None) -> None:
-        """Write a file of the workspace as a whole; folders are made. ``mode`` None: the file's own, 0o644 for new ones.
+        """Write a whole file of the workspace; folders are made. ``mode`` None: the file's own, 0o644 for new ones.
 
         Raises SandboxError: path outside the workspace or through a link, no regular file, no space left (the old
         content stays).

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from agentgym.errors import ConfigError
+from agentgym.sandbox import leftovers
 from agentgym.sandbox.base import MIB, READ_LIMIT, Limits, Result, Sandbox, SandboxError
 from agentgym.sandbox.output import Capture
 from agentgym.sandbox.piping import Ended, pump
@@ -56,7 +57,11 @@ class LocalSandbox(Sandbox):
     def start(self) -> None:
         """Make the temporary folder."""
         if self._files is None:
-            self.workspace = tempfile.mkdtemp(prefix="agentgym-local-")
+            leftovers.reap()
+            run = leftovers.current()
+            self.workspace = os.path.join(tempfile.gettempdir(), f"agentgym-{run.id}-{os.urandom(4).hex()}")
+            run.note("folder", self.workspace)
+            os.mkdir(self.workspace, 0o700)
             self._files = Workspace(os.open(self.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def _started(self) -> Workspace:
@@ -78,10 +83,11 @@ class LocalSandbox(Sandbox):
         self._started()
         chosen = self.effective(timeout, limits)
         variables = {"PATH": os.environ.get("PATH", os.defpath), "HOME": self.workspace, "LANG": "C.UTF-8"}
+        marker = {leftovers.MARKER: leftovers.current().id}
         process = subprocess.Popen(
             [_shell(), "-c", command],
             cwd=os.path.join(self.workspace, cwd or "."),
-            env={**variables, **(env or {})},
+            env={**variables, **(env or {}), **marker},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
