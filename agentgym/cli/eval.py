@@ -98,7 +98,7 @@ def evaluate(
     if settings["judge_url"] and (added is None or added.judge is None):
         click.echo("no note asks a judge: --judge-url is not used", err=True)
     try:
-        report, data = _measure(recipe, model, pairs(model_options, "--model-option"), out, added)
+        report, data = _measure(recipe, model, _options(recipe, model, model_options), out, added)
     finally:
         if added is not None:
             added.close()
@@ -215,6 +215,15 @@ def _recipe(what: str, model: str) -> Recipe:
             return recipe
         return recipe_from_dict({**recipe.model_dump(), "env": _environment(what, found.spec.splits)}, str(trained))
     return recipe_from_dict({"env": _environment(what, found.spec.splits)})
+
+
+def _options(recipe: Recipe, model: str, given: tuple[str, ...]) -> dict[str, Any]:
+    """The policy's options; a checkpoint that was trained among admissible actions draws among them again."""
+    found = pairs(given, "--model-option")
+    trained = nearest_recipe_file(model)
+    if recipe.model.constrain and trained is not None and not {"constrain", "choice"} & found.keys():
+        found["constrain"] = True
+    return found
 
 
 def _environment(name: str, splits: tuple[str, ...]) -> dict[str, Any]:

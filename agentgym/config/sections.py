@@ -133,6 +133,8 @@ class ModelSection(Section):
 
     ``generator``: who samples. ``auto`` is ``torch``, the model itself; ``vllm`` needs CUDA, takes the share
     ``generator_memory`` of the GPU and, its numbers being its own, goes with ``rl.old_logprobs=trainer``.
+    ``constrain``: draw responses among the admissible actions only, in RL and in evaluation; RL then trains the
+    distribution over these. For environments that list them, with ``generator`` torch.
     """
 
     path: str | None = None
@@ -143,3 +145,4 @@ class ModelSection(Section):
     generator: Literal["auto", "torch", "vllm"] = "auto"
     generator_memory: float = Field(0.4, gt=0, lt=1)
     gradient_checkpointing: bool = False
+    constrain: bool = False

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from agentgym.errors import ConfigError, MissingDependency, PolicyFault
+from agentgym.parsing import ActionFormat
 from agentgym.policies.causal import quiet
 from agentgym.policies.drawn import Draw, make_turn
 from agentgym.policies.generation import Job, TorchGenerator
@@ -29,8 +30,8 @@ class HFPolicy(BatchPolicy):
 
     ``model``, ``tokenizer``  the objects themselves; train them in place, then call :meth:`refresh`
     ``version``               counts weight updates; recorded with every turn as ``info["version"]``
-    ``constrain``             draw only admissible actions in the demanded format (evaluation only: see
-                              ``exact_logprobs``)
+    ``constrain``             draw only admissible actions in the demanded format; the recorded log-probabilities are
+                              those of the narrowed distribution (see :meth:`allowed` for what a trainer needs)
     ``reuse``, ``cache_bytes``, ``window``  see :class:`~agentgym.policies.generation.TorchGenerator`
     ``chat_template``         file, built-in name or Jinja text, for models that have none
     """
@@ -112,12 +113,24 @@ class HFPolicy(BatchPolicy):
         if self.constrain:
             if not request.admissible:
                 return PolicyFault(f"session {request.session!r}: constrain=True needs admissible actions, got none")
-            job.trie = self._trie(request)
+            job.trie = self._trie(request.format, request.admissible)
         return job
 
-    def _trie(self, request: PolicyRequest) -> Trie:
-        texts = [request.format.render(action) for action in request.admissible or ()]
+    def _trie(self, action_format: ActionFormat, admissible: Sequence[str]) -> Trie:
+        texts = [action_format.render(action) for action in admissible]
         return Trie([*ids, self._end_id()] for ids in self.encode_responses(texts))
+
+    def allowed(self, action_format: ActionFormat, admissible: Sequence[str], ids: Sequence[int]) -> list[list[int]]:
+        """The ids that a constrained draw could have taken at each position of the response ``ids``.
+
+        Raises ValueError where ``ids`` is no such response: nothing could then be trained on it honestly.
+        """
+        try:
+            return self._trie(action_format, admissible).allowed(ids)
+        except KeyError as error:
+            raise ValueError(
+                f"the response {list(ids)} renders none of {len(admissible)} admissible actions"
+            ) from error
 
     def _end_id(self) -> int:
         end = self.renderer.end_of_turn()

@@ -20,6 +20,14 @@ class Trie:
                     child = node.children[token] = Trie()
                 node = child
 
+    def allowed(self, ids: Iterable[int]) -> list[list[int]]:
+        """Which ids were open at each position of ``ids``, a path from this node. Raises KeyError off the path."""
+        node, found = self, []
+        for token in ids:
+            found.append(list(node.children))
+            node = node.children[token]
+        return found
+
     @property
     def complete(self) -> bool:
         """True at a leaf."""

@@ -29,7 +29,8 @@ class TrainRow:
 
     ``advantages`` one per token, read where the row's mask is set; ``weight`` 0 takes the row out entirely;
     ``reference`` the reference policy's log-probabilities, per token; ``old`` replaces the recorded
-    log-probabilities (only where the trainer recomputes them); ``name`` says whose row it is, in errors.
+    log-probabilities (only where the trainer recomputes them); ``allowed`` the ids each sampled token was drawn among,
+    one list per sampled token (None: the whole vocabulary); ``name`` says whose row it is, in errors.
     """
 
     row: TokenRow
@@ -37,6 +38,7 @@ class TrainRow:
     weight: float = 1.0
     reference: FloatArray | None = None
     old: FloatArray | None = None
+    allowed: Sequence[Sequence[int]] | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -46,6 +48,8 @@ class TrainRow:
             raise ValueError(f"{self.name}: non-finite advantage")
         if len(self.row) and self.row.mask[0]:
             raise ValueError(f"{self.name}: the first token is marked as sampled, but nothing came before it")
+        if self.allowed is not None and len(self.allowed) != self.trained:
+            raise ValueError(f"{self.name}: {self.trained} sampled tokens but {len(self.allowed)} lists of choices")
 
     @property
     def trained(self) -> int:
@@ -61,6 +65,7 @@ class MicroBatch:
     ``shares``     the token's factor in the minibatch loss; the loss is ``sum(shares * token_loss)``
     ``turns``      which turn of the micro-batch the token belongs to, counted from 0
     ``rows``       indices of the rows in the list that was batched, in order
+    ``allowed``    [N, A] ids each token was drawn among, the last repeated as padding; None: the whole vocabulary
     """
 
     ids: torch.Tensor
@@ -72,6 +77,7 @@ class MicroBatch:
     reference: torch.Tensor | None
     turns: torch.Tensor
     rows: list[int]
+    allowed: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -209,7 +215,22 @@ def collate(
         reference=tensor("ref", torch.float32) if with_reference else None,
         turns=tensor("turn", torch.long),
         rows=list(chosen),
+        allowed=_choices([rows[i] for i in chosen], device),
     )
+
+
+def _choices(rows: Sequence[TrainRow], device: torch.device | str) -> torch.Tensor | None:
+    """The choices of all sampled tokens, padded to the most; all rows of a batch have them, or none has."""
+    if all(row.allowed is None for row in rows):
+        return None
+    lists = [ids for row in rows for ids in row.allowed or ()]
+    if len(lists) != sum(row.trained for row in rows):
+        raise ValueError("rows drawn among admissible actions and freely drawn ones cannot share a batch")
+    out = np.empty((len(lists), max(map(len, lists))), np.int64)
+    for line, ids in zip(out, lists, strict=True):
+        line[: len(ids)] = ids
+        line[len(ids) :] = ids[-1]
+    return torch.from_numpy(out).to(device)
 
 
 def scatter(rows: Sequence[TrainRow], batch: MicroBatch, values: torch.Tensor) -> list[FloatArray]:

@@ -20,6 +20,7 @@ from agentgym.credit import CreditPipeline, place, project
 from agentgym.credit.protocols import TokenRagged
 from agentgym.seeding import derive_seed, numpy_rng
 from agentgym.trainers.local.batch import TrainRow
+from agentgym.trainers.local.choices import Choices
 from agentgym.types import Episode, Group, Task, TaskSet, Termination
 
 
@@ -70,9 +71,10 @@ class Collector:
         settings: RLSection,
         seed: int,
         on_episode: Callable[[Episode], None] | None = None,
+        choices: Callable[[Episode], Choices] | None = None,
     ) -> None:
         self.engine, self.tasks, self.credit, self.settings = engine, tasks, credit, settings
-        self.seed, self.on_episode = seed, on_episode
+        self.seed, self.on_episode, self.choices = seed, on_episode, choices
 
     def collect(self, step: int) -> StepData:
         """Roll out ``groups`` x ``group_size`` episodes, assign credit, and project it to tokens."""
@@ -135,9 +137,10 @@ class Collector:
                 arrays = place(episode, [np.clip(turn, -clip, clip) for turn in tokens[index]])
             else:
                 arrays = project(episode, np.clip(advantages[index], -clip, clip))
-            for row, array in zip(episode.rows, arrays, strict=True):
+            allowed = self.choices(episode) if self.choices is not None else [None] * len(arrays)
+            for row, array, among in zip(episode.rows, arrays, allowed, strict=True):
                 if row.mask.any():
-                    rows.append(TrainRow(row, array, name=episode.where))
+                    rows.append(TrainRow(row, array, allowed=among, name=episode.where))
         return rows
 
 

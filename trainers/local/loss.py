@@ -61,15 +61,22 @@ def mse_loss(
     return (beta * ratio[turns] - advantages) ** 2
 
 
-def score_logits(logits: torch.Tensor, targets: torch.Tensor, temperature: float = 1.0) -> Scores:
-    """Scores of ``targets`` [N] under ``logits`` [N, V] divided by ``temperature``, in float32."""
+def score_logits(
+    logits: torch.Tensor, targets: torch.Tensor, temperature: float = 1.0, allowed: torch.Tensor | None = None
+) -> Scores:
+    """Scores of ``targets`` [N] under ``logits`` [N, V] divided by ``temperature``, in float32.
+
+    ``allowed`` [N, A]: the ids that each token was drawn among; the distribution is over those alone.
+    """
     z = logits.float()
+    if allowed is not None:
+        z = z.masked_fill(torch.ones_like(z, dtype=torch.bool).scatter_(1, allowed, False), float("-inf"))
     if temperature != 1.0:
         z = z / temperature
     logp = torch.log_softmax(z, dim=-1)
     chosen = logp.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     entropy = -(logp.exp() * logp.clamp_min(-1e4)).sum(-1)  # clamped: 0 * -inf is NaN
-    return Scores(chosen, entropy, logits.argmax(-1) == targets)
+    return Scores(chosen, entropy, z.argmax(-1) == targets)
 
 
 def plain_head(model: Any) -> tuple[Any, Any] | None:
@@ -108,16 +115,17 @@ def score(model: Any, batch: MicroBatch, temperature: float = 1.0) -> Scores:
     hidden, head = hidden_and_head(model, batch)
     vocab = int(model.config.get_text_config().vocab_size)
     if len(batch) * vocab <= CHUNK_NUMBERS:
-        return score_logits(head(hidden), batch.targets, temperature)
+        return score_logits(head(hidden), batch.targets, temperature, batch.allowed)
     size = max(1, CHUNK_NUMBERS // (4 * vocab))
 
-    def part(piece: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        scores = score_logits(head(piece), targets, temperature)
+    def part(
+        piece: torch.Tensor, targets: torch.Tensor, allowed: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        scores = score_logits(head(piece), targets, temperature, allowed)
         return scores.logprobs, scores.entropy, scores.top
 
-    pieces = [
-        checkpoint(part, piece, targets, use_reentrant=False)
-        for piece, targets in zip(torch.split(hidden, size), torch.split(batch.targets, size), strict=True)
-    ]
+    hiddens, targets = torch.split(hidden, size), torch.split(batch.targets, size)
+    choices = [None] * len(targets) if batch.allowed is None else torch.split(batch.allowed, size)
+    pieces = [checkpoint(part, *some, use_reentrant=False) for some in zip(hiddens, targets, choices, strict=True)]
     logprobs, entropy, top = (torch.cat(column) for column in zip(*pieces, strict=True))
     return Scores(logprobs, entropy, top)

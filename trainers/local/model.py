@@ -157,7 +157,9 @@ def make_policy(recipe: Recipe, model: Any, tokenizer: Any, run_dir: Path) -> An
             with autocast(self.model):
                 return super().act_batch(requests)
 
-    return TrainedPolicy(model, tokenizer, name=recipe.name, max_batch=recipe.concurrency)
+    return TrainedPolicy(
+        model, tokenizer, name=recipe.name, constrain=recipe.model.constrain, max_batch=recipe.concurrency
+    )
 
 
 def describe(model: Any) -> dict[str, Any]:

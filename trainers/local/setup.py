@@ -29,6 +29,8 @@ def check_recipe(recipe: Recipe) -> None:
     """Refuse what this trainer cannot honour, before anything is made."""
     if recipe.engine != "local":
         raise ConfigError(f"engine is {recipe.engine!r}; this trainer runs engine=local")
+    if recipe.model.constrain and recipe.model.generator == "vllm":
+        raise ConfigError("model.constrain needs the torch generator: leave out model.generator=vllm")
     sampling = recipe.train_sampling()
     if recipe.rl.steps and not sampling.exact_logprobs:
         raise ConfigError(
@@ -38,8 +40,8 @@ def check_recipe(recipe: Recipe) -> None:
 
 
 def check_policy(policy: Any) -> None:
-    """Refuse a policy whose recorded log-probabilities are not the model's own."""
-    if not getattr(policy, "exact_logprobs", True):
+    """Refuse a policy whose recorded log-probabilities are not the model's own, or that of a choice it can name."""
+    if not getattr(policy, "exact_logprobs", True) and not hasattr(policy, "allowed"):
         raise ConfigError(f"policy {policy.name!r} narrows what it samples from, so it cannot be trained")
 
 

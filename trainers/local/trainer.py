@@ -23,6 +23,7 @@ from agentgym.trainers.local import model as models
 from agentgym.trainers.local.alarm import HackingAlarm
 from agentgym.trainers.local.batch import TrainRow, check_window
 from agentgym.trainers.local.checkpoint import Checkpoint, CheckpointStore, load_optimizer, load_weights
+from agentgym.trainers.local.choices import choices_of
 from agentgym.trainers.local.collect import Collector
 from agentgym.trainers.local.demos import Demonstrations
 from agentgym.trainers.local.interrupt import Interrupted, InterruptGuard
@@ -192,7 +193,10 @@ class LocalTrainer:
     def _reinforce(self) -> None:
         recipe, state = self.recipe, self.state
         self.reference.prepare(state.rl_step, state.reference)
-        collector = Collector(self.engine, self.tasks, self.credit, recipe.rl, recipe.seed, self._episode_done)
+        collector = Collector(
+            self.engine, self.tasks, self.credit, recipe.rl, recipe.seed, self._episode_done,
+            choices_of(self.policy, recipe.format.build()),
+        )  # fmt: skip
         divisor = setup.token_divisor(recipe, self.env.spec.max_turns)
         update = PolicyUpdate(self.model, self.optimizer, recipe.rl, recipe.seed, divisor)
         if state.rl_step == 0:

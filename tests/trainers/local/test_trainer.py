@@ -71,6 +71,25 @@ def test_a_bandit_is_learnt(tmp_path):
     assert {"model_hash", "train_hash", "wall_seconds", "cpu_seconds"} <= facts.keys()
 
 
+def test_training_among_admissible_actions_is_exact_and_needs_no_warm_start(tmp_path):
+    """A model that was never shown the format learns: every response is an action that the environment lists."""
+    trainer = LocalTrainer(
+        bandit(model={"constrain": True}, sft={"steps": 0}, rl={"kl_coef": 0.01, "temperature": 0.7}),
+        tmp_path,
+        quiet=True,
+    )
+    results = {r["policy"]: r for r in trainer.run()}
+    assert results["trained"]["success"] > 0.9
+    rl = [line for line in read_metrics(tmp_path) if line["phase"] == "rl" and line["step"]]
+    assert max(line["train/invalid_rate"] for line in rl) == 0
+    assert max(line["gap/logprob_max"] for line in rl if "gap/logprob_max" in line) < 1e-5
+
+
+def test_constrained_training_is_refused_with_vllm(tmp_path):
+    with pytest.raises(ConfigError, match=r"model\.constrain needs the torch generator"):
+        LocalTrainer(bandit(model={"constrain": True, "generator": "vllm"}, rl={"old_logprobs": "trainer"}), tmp_path)
+
+
 @pytest.fixture(scope="module")
 def corridor(tmp_path_factory):
     """One run with temperature and KL, in the corridor."""
