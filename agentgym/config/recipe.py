@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
+from agentgym.config.cluster import ClusterSection
 from agentgym.config.learning import (
     CheckpointSection,
     CriticSection,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_INTEGER",
     "CheckpointSection",
+    "ClusterSection",
     "CriticSection",
     "EnvSection",
     "EstimatorSection",
@@ -58,7 +60,11 @@ __all__ = [
 
 
 class Recipe(Section):
-    """A training run."""
+    """A training run.
+
+    ``cluster`` and ``verl`` are for ``engine: verl`` only: on what it runs, and values for verl's own configuration,
+    which win over what the recipe is translated to.
+    """
 
     name: str = "run"
     description: str = ""
@@ -80,6 +86,8 @@ class Recipe(Section):
     judge: JudgeSection = JudgeSection()
     eval: EvalSection = EvalSection()
     checkpoint: CheckpointSection = CheckpointSection()
+    cluster: ClusterSection = ClusterSection()
+    verl: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
