@@ -20,7 +20,7 @@ __all__ = ["BACKENDS", "Backend", "Limits", "Result", "Sandbox", "SandboxError",
 #: line that fixes it. Order is that of ``auto``, which never takes unsafe-local.
 BACKENDS: dict[str, tuple[str, str]] = {
     "bubblewrap": ("agentgym.sandbox.bubblewrap", "BubblewrapSandbox"),
-    "docker": ("agentgym.sandbox.docker", "DockerSandbox"),
+    "docker": ("agentgym.sandbox.docker_backend", "DockerSandbox"),
     "unsafe-local": ("agentgym.sandbox.local", "LocalSandbox"),
 }
 _AUTO = ("bubblewrap", "docker")

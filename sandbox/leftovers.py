@@ -31,7 +31,7 @@ MARKER = "AGENTGYM_SANDBOX"
 
 #: backend -> ``module:function(dead) -> what was removed, one line each``. ``dead(id)`` is True for ids of this state
 #: folder whose process is gone; ids of others are not for us to judge, and False.
-HOOKS: dict[str, str] = {"docker": "agentgym.sandbox.docker:remove_leftovers"}
+HOOKS: dict[str, str] = {"docker": "agentgym.sandbox.docker_backend:remove_leftovers"}
 
 _lock = threading.RLock()
 _current: Registration | None = None
