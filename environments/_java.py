@@ -99,10 +99,13 @@ class JavaGame(Environment):
 
     def restore(self, state: Any) -> Observation:
         """Go back to a snapshot of this task by playing its actions again; takes as long as they do."""
-        if self._task is None or state[0] != self._task.id:
-            raise _games.foreign_snapshot(self.spec.name, state[0], self._task)
-        self.reset(self._task)
-        for action in state[1]:
+        task = self._task
+        (actions,) = _games.snapshot_fields(self.spec.name, state, task, "actions so far")
+        if not isinstance(actions, tuple | list) or not all(isinstance(action, str) for action in actions):
+            raise _games.bad_snapshot(self.spec.name, state, "actions so far")
+        assert task is not None  # snapshot_fields has looked
+        self.reset(task)
+        for action in actions:
             self.step(action)
         return self._now
 

@@ -48,14 +48,26 @@ def check_cost(probe: Probe) -> None:
         growth = (_resident() - before) / (rounds - early)
         measured["memory kept, bytes an episode"] = round(growth, 1)
         if growth > LEAK:
-            probe.find("warning", "memory", "many episodes", expected=f"at most {LEAK} bytes kept after an episode",
-                       seen=f"{growth:.0f} bytes an episode", mend="empty lists and caches in reset(), or bound them")  # fmt: skip
+            probe.find(
+                "warning",
+                "memory",
+                "many episodes",
+                expected=f"at most {LEAK} bytes kept after an episode",
+                seen=f"{growth:.0f} bytes an episode",
+                mend="empty lists and caches in reset(), or bound them",
+            )
 
 
 def _check_cheap(probe: Probe, seconds: float) -> None:
     if probe.spec.cheap and seconds > CHEAP:
-        probe.find("warning", "not_cheap", "step", expected=f"spec.cheap is True: a step takes less than {CHEAP * 1e3:g} ms",
-                   seen=f"{seconds * 1e3:.1f} ms", mend="set cheap=False: others wait while it is stepped inline")  # fmt: skip
+        probe.find(
+            "warning",
+            "not_cheap",
+            "step",
+            expected=f"spec.cheap is True: a step takes less than {CHEAP * 1e3:g} ms",
+            seen=f"{seconds * 1e3:.1f} ms",
+            mend="set cheap=False: others wait while it is stepped inline",
+        )
 
 
 def _resident() -> int:

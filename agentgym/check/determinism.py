@@ -26,15 +26,22 @@ def check_determinism(probe: Probe) -> None:
         probe.replay(env, scripts[number - 1])  # whatever happened before
         again = probe.replay(env, script)
         same = probe.same(
-            "not_repeatable", script, again, what="after another task in the same instance",
+            "not_repeatable",
+            script,
+            again,
+            what="after another task in the same instance",
             expected="the same task and actions give the same episode after any earlier state",
             mend=f"let reset() set every attribute anew; {_MEND}",
-        )  # fmt: skip
+        )
         other = probe.make()
         same = same and probe.same(
-            "not_deterministic", script, probe.replay(other, script), what="in a new instance",
-            expected="the same task and actions give the same episode in every instance", mend=_MEND,
-        )  # fmt: skip
+            "not_deterministic",
+            script,
+            probe.replay(other, script),
+            what="in a new instance",
+            expected="the same task and actions give the same episode in every instance",
+            mend=_MEND,
+        )
         probe.close(other)
         if not same or probe.late():
             break
@@ -46,16 +53,24 @@ def check_processes(probe: Probe, scripts: list[Script]) -> None:
     ids = [task.id for task in probe.panel]
     for script in scripts:
         if script.task.id not in ids:
-            probe.find("error", "tasks_change", f"task {script.task.name!r}", expected="the same ids in every process",
-                       seen=f"not among the {len(ids)} first tasks of another process",
-                       mend="never let a task hang on hash(), the order of a set, the time or the process")  # fmt: skip
+            probe.find(
+                "error",
+                "tasks_change",
+                f"task {script.task.name!r}",
+                expected="the same ids in every process",
+                seen=f"not among the {len(ids)} first tasks of another process",
+                mend="never let a task hang on hash(), the order of a set, the time or the process",
+            )
             return
         env = probe.make()
         probe.same(
-            "process_dependent", script, probe.replay(env, script), what="in another process",
+            "process_dependent",
+            script,
+            probe.replay(env, script),
+            what="in another process",
             expected="the same episode in every process",
             mend="sort what comes from sets; never use hash(), id(), the time or the process number",
-        )  # fmt: skip
+        )
         probe.close(env)
 
 
@@ -107,9 +122,14 @@ def check_global_rng(probe: Probe) -> None:
                 break
             _reseed(2)
             again = probe.replay(env, script)
-            if not probe.same("global_rng", script, again, what="with the global generators seeded otherwise",
-                              expected="an episode that does not hang on the global generators",
-                              mend=_MEND):  # fmt: skip
+            if not probe.same(
+                "global_rng",
+                script,
+                again,
+                what="with the global generators seeded otherwise",
+                expected="an episode that does not hang on the global generators",
+                mend=_MEND,
+            ):
                 break
         probe.close(env)
 
@@ -140,6 +160,12 @@ def _watched(probe: Probe, where: str, call: Callable[[], Any]) -> Any:
     found = call()
     for name, read in readers.items():
         if read() != before[name]:
-            probe.find("error", "global_rng", where, expected=f"the global generator of {name} stays untouched",
-                       seen="its state changed", mend=_MEND)  # fmt: skip
+            probe.find(
+                "error",
+                "global_rng",
+                where,
+                expected=f"the global generator of {name} stays untouched",
+                seen="its state changed",
+                mend=_MEND,
+            )
     return found

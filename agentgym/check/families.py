@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -36,10 +37,8 @@ FAMILIES: Final[dict[str, Callable[[Probe], None]]] = {
 def run_family(probe: Probe, name: str) -> None:
     """One family. What stops it is in the report."""
     probe.begun = time.monotonic()
-    try:
+    with contextlib.suppress(Stop):
         FAMILIES[name](probe)
-    except Stop:
-        pass
     probe.report.ran.append(name)
 
 

@@ -34,8 +34,14 @@ def check_interleaved(probe: Probe) -> None:
                 seen[k].append(entry)
     for script, entries in zip(scripts, seen, strict=True):
         whole = Script(script.task, script.actions, script.seen[: len(entries)]) if going else script
-        if not probe.same("not_independent", whole, entries, what="interleaved with another",
-                          expected="an episode does not hang on others that run beside it", mend=_MEND):  # fmt: skip
+        if not probe.same(
+            "not_independent",
+            whole,
+            entries,
+            what="interleaved with another",
+            expected="an episode does not hang on others that run beside it",
+            mend=_MEND,
+        ):
             break
     for env in envs:
         probe.close(env)
@@ -64,9 +70,14 @@ def check_threads(probe: Probe) -> None:
         sys.setswitchinterval(before)
     for script, problem in problems[:1]:
         turn, seen = problem
-        probe.find("error", "not_thread_safe", place(script.task, turn), expected="spec.thread_safe is True: instances "
-                   f"in {_THREADS} threads play as they play alone", seen=seen,
-                   mend=f"set thread_safe=False (then it runs in worker processes), or {_MEND}")  # fmt: skip
+        probe.find(
+            "error",
+            "not_thread_safe",
+            place(script.task, turn),
+            expected=f"spec.thread_safe is True: instances in {_THREADS} threads play as they play alone",
+            seen=seen,
+            mend=f"set thread_safe=False (then it runs in worker processes), or {_MEND}",
+        )
 
 
 def _thread(probe: Probe, scripts: Sequence[Script], number: int, barrier: Any, problems: list[Any]) -> None:
@@ -85,7 +96,7 @@ def _thread(probe: Probe, scripts: Sequence[Script], number: int, barrier: Any, 
         turn = 0
         try:
             seen = [entry(env.reset(script.task))]
-            for turn, action in enumerate(script.actions, 1):
+            for turn, action in enumerate(script.actions, 1):  # noqa: B007 - read where it raises
                 step = env.step(action)
                 seen.append(entry(step.observation, step))
         except BaseException as error:
@@ -104,12 +115,24 @@ def _check_worker(probe: Probe) -> None:
     try:
         class_reference(probe.cls)
     except AgentGymError as error:
-        probe.find("error", "worker", "spec.thread_safe=False", expected="a class that a worker process can import",
-                   seen=str(error), mend="define the class at the top of a module")  # fmt: skip
+        probe.find(
+            "error",
+            "worker",
+            "spec.thread_safe=False",
+            expected="a class that a worker process can import",
+            seen=str(error),
+            mend="define the class at the top of a module",
+        )
     for task in probe.panel:
         try:
             pickle.loads(pickle.dumps(task))
         except Exception as error:
-            probe.find("error", "worker", place(task, 0), expected="tasks that can travel to worker processes",
-                       seen=f"{type(error).__name__}: {error}", mend="keep plain values in Task.data")  # fmt: skip
+            probe.find(
+                "error",
+                "worker",
+                place(task, 0),
+                expected="tasks that can travel to worker processes",
+                seen=f"{type(error).__name__}: {error}",
+                mend="keep plain values in Task.data",
+            )
             return

@@ -31,8 +31,14 @@ def check_expert(probe: Probe) -> None:
         solved += success
         missed = missed or ("" if success else f"{place(task, turns)}: {why}")
         if success and abs(outcome - 1.0) > 1e-6:
-            probe.find("error", "expert_outcome", place(task, turns), expected="outcome 1 where success is True",
-                       seen=f"outcome {outcome:g}", mend="let rewards sum to 1, or set Step.score")  # fmt: skip
+            probe.find(
+                "error",
+                "expert_outcome",
+                place(task, turns),
+                expected="outcome 1 where success is True",
+                seen=f"outcome {outcome:g}",
+                mend="let rewards sum to 1, or set Step.score",
+            )
         if probe.late():
             break
     probe.close(env)
@@ -40,9 +46,15 @@ def check_expert(probe: Probe) -> None:
     share = probe.spec.expert_success
     least = share * played - 3 * sqrt(played * share * (1 - share))
     if solved < least:
-        probe.find("error", "expert_fails", missed, expected=f"the expert solves {share:.0%} of the tasks "
-                   f"within {probe.spec.max_turns} turns (spec.expert_success)", seen=f"{solved} of {played}",
-                   mend="mend expert(), raise spec.max_turns, or say in spec.expert_success what it reaches")  # fmt: skip
+        probe.find(
+            "error",
+            "expert_fails",
+            missed,
+            expected=f"the expert solves {share:.0%} of the tasks "
+            f"within {probe.spec.max_turns} turns (spec.expert_success)",
+            seen=f"{solved} of {played}",
+            mend="mend expert(), raise spec.max_turns, or say in spec.expert_success what it reaches",
+        )
 
 
 def _tasks(probe: Probe, count: int) -> list[Task]:
@@ -54,8 +66,14 @@ def _tasks(probe: Probe, count: int) -> list[Task]:
 
 
 def _no_expert(probe: Probe, task: Task) -> None:
-    probe.find("note", "no_expert", place(task, 0), expected="expert() gives the next action of a solution",
-               seen="None", mend="write it where a solution is known: demonstrations, checks and controls use it")  # fmt: skip
+    probe.find(
+        "note",
+        "no_expert",
+        place(task, 0),
+        expected="expert() gives the next action of a solution",
+        seen="None",
+        mend="write it where a solution is known: demonstrations, checks and controls use it",
+    )
 
 
 def _play_expert(probe: Probe, env: Environment, task: Task) -> tuple[bool, float, int, str]:
@@ -89,8 +107,14 @@ def check_endings(probe: Probe) -> None:
             total += step.reward
             score = step.score
             if step.success:
-                probe.find("error", "noop_success", place(task, turn), expected="a player that does nothing solves nothing",
-                           seen="success=True", mend="let success follow from what was done, not from time")  # fmt: skip
+                probe.find(
+                    "error",
+                    "noop_success",
+                    place(task, turn),
+                    expected="a player that does nothing solves nothing",
+                    seen="success=True",
+                    mend="let success follow from what was done, not from time",
+                )
             if step.terminated:
                 ends[turn] += 1
                 break
@@ -99,12 +123,23 @@ def check_endings(probe: Probe) -> None:
         played += 1
         outcome = total if score is None else score
         if outcome > 0 and not step.success:
-            probe.find("warning", "noop_paid", place(task, turn), expected="outcome 0 for a player that does nothing",
-                       seen=f"{outcome:g}", mend="pay for what was reached since the start")  # fmt: skip
+            probe.find(
+                "warning",
+                "noop_paid",
+                place(task, turn),
+                expected="outcome 0 for a player that does nothing",
+                seen=f"{outcome:g}",
+                mend="pay for what was reached since the start",
+            )
     probe.close(env)
     turn, times = ends.most_common(1)[0] if ends else (0, 0)
     if turn > 1 and times == played >= 2:
-        probe.find("error", "turn_limit", place(probe.panel[0], turn), expected="an environment that goes on until it "
-                   "is solved or lost; turn limits are the library's (spec.max_turns) and count as truncation",
-                   seen=f"terminated=True at turn {turn} of every task, doing nothing",
-                   mend="do not count turns; put the number into spec.max_turns")  # fmt: skip
+        probe.find(
+            "error",
+            "turn_limit",
+            place(probe.panel[0], turn),
+            expected="an environment that goes on until it "
+            "is solved or lost; turn limits are the library's (spec.max_turns) and count as truncation",
+            seen=f"terminated=True at turn {turn} of every task, doing nothing",
+            mend="do not count turns; put the number into spec.max_turns",
+        )

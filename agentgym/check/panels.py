@@ -22,8 +22,14 @@ def check_tasks(probe: Probe) -> None:
             found[split] = list(probe.tasks(first, split))
             again = list(probe.tasks(second, split))
         except AgentGymError as error:
-            probe.find("note", "split_not_there", f"tasks({split!r})", expected="the split's data",
-                       seen=str(error)[:300], mend="give it the data, and check again")  # fmt: skip
+            probe.find(
+                "note",
+                "split_not_there",
+                f"tasks({split!r})",
+                expected="the split's data",
+                seen=str(error)[:300],
+                mend="give it the data, and check again",
+            )
             continue
         _check_stable(probe, split, found[split], again)
         _check_each(probe, split, found[split])
@@ -39,15 +45,27 @@ def check_tasks(probe: Probe) -> None:
 def _check_stable(probe: Probe, split: str, once: list[Task], again: list[Task]) -> None:
     where = f"tasks({split!r})"
     if not once:
-        probe.find("error", "tasks_none", where, expected="at least one task", seen="none",
-                   mend="raise DataError where the data is missing, so that it is not taken for an empty split")  # fmt: skip
+        probe.find(
+            "error",
+            "tasks_none",
+            where,
+            expected="at least one task",
+            seen="none",
+            mend="raise DataError where the data is missing, so that it is not taken for an empty split",
+        )
     if [task.id for task in once] != [task.id for task in again]:
         k = next((k for k, (a, b) in enumerate(zip(once, again, strict=False)) if a.id != b.id), -1)
         seen = (
             f"position {k}: {once[k].name!r}, then {again[k].name!r}" if k >= 0 else f"{len(once)}, then {len(again)}"
         )
-        probe.find("error", "tasks_change", where, expected="the same ids in the same order every time", seen=seen,
-                   mend="draw names, seeds and data from fixed seeds, and sort what comes from folders or sets")  # fmt: skip
+        probe.find(
+            "error",
+            "tasks_change",
+            where,
+            expected="the same ids in the same order every time",
+            seen=seen,
+            mend="draw names, seeds and data from fixed seeds, and sort what comes from folders or sets",
+        )
 
 
 def _check_each(probe: Probe, split: str, tasks: list[Task]) -> None:
@@ -55,14 +73,32 @@ def _check_each(probe: Probe, split: str, tasks: list[Task]) -> None:
     for task in tasks:
         where = f"tasks({split!r}), task {task.name!r}"
         if task.env not in (spec.name, probe.name):
-            probe.find("error", "task_env", where, expected=f"Task.env {spec.name!r} (spec.name)",
-                       seen=repr(task.env), mend="make tasks with Task(self.spec.name, ...)")  # fmt: skip
+            probe.find(
+                "error",
+                "task_env",
+                where,
+                expected=f"Task.env {spec.name!r} (spec.name)",
+                seen=repr(task.env),
+                mend="make tasks with Task(self.spec.name, ...)",
+            )
         if task.split != split:
-            probe.find("error", "task_split", where, expected=f"Task.split {split!r}", seen=repr(task.split),
-                       mend="pass the split on to the tasks")  # fmt: skip
+            probe.find(
+                "error",
+                "task_split",
+                where,
+                expected=f"Task.split {split!r}",
+                seen=repr(task.split),
+                mend="pass the split on to the tasks",
+            )
         if spec.kinds and task.kind not in spec.kinds:
-            probe.find("error", "task_kind", where, expected=f"a kind of {spec.kinds!r:.100}", seen=repr(task.kind),
-                       mend="name it in spec.kinds: tables break results down by it")  # fmt: skip
+            probe.find(
+                "error",
+                "task_kind",
+                where,
+                expected=f"a kind of {spec.kinds!r:.100}",
+                seen=repr(task.kind),
+                mend="name it in spec.kinds: tables break results down by it",
+            )
     for task in tasks[:50]:
         _check_data(probe, task, f"tasks({split!r}), task {task.name!r}")
 
@@ -71,12 +107,24 @@ def _check_data(probe: Probe, task: Task, where: str) -> None:
     try:
         back = json.loads(json.dumps(task.data))
     except (TypeError, ValueError) as error:
-        probe.find("error", "task_data", where, expected="Task.data that JSON can hold", seen=str(error)[:120],
-                   mend="keep plain values in it, or a reference that reset() can look up")  # fmt: skip
+        probe.find(
+            "error",
+            "task_data",
+            where,
+            expected="Task.data that JSON can hold",
+            seen=str(error)[:120],
+            mend="keep plain values in it, or a reference that reset() can look up",
+        )
         return
     if back != task.data and content_hash(back) != content_hash(task.data):
-        probe.find("error", "task_data", where, expected="Task.data that is the same after JSON", seen=repr(back)[:120],
-                   mend="use text as keys, and lists")  # fmt: skip
+        probe.find(
+            "error",
+            "task_data",
+            where,
+            expected="Task.data that is the same after JSON",
+            seen=repr(back)[:120],
+            mend="use text as keys, and lists",
+        )
 
 
 def _check_disjoint(probe: Probe, one: tuple[str, list[Task]], two: tuple[str, list[Task]]) -> None:
@@ -84,16 +132,26 @@ def _check_disjoint(probe: Probe, one: tuple[str, list[Task]], two: tuple[str, l
     ids = {task.id: task for task in first}
     shared = [task for task in second if task.id in ids]
     if shared:
-        probe.find("error", "splits_overlap", f"splits {a!r} and {b!r}", expected="no task in two splits",
-                   seen=f"{len(shared)} shared, such as {shared[0].name!r}",
-                   mend="give each split seeds or data of its own: what is measured must not be trained on")  # fmt: skip
+        probe.find(
+            "error",
+            "splits_overlap",
+            f"splits {a!r} and {b!r}",
+            expected="no task in two splits",
+            seen=f"{len(shared)} shared, such as {shared[0].name!r}",
+            mend="give each split seeds or data of its own: what is measured must not be trained on",
+        )
         return
     contents = {_content(task): task for task in first}
     doubles = [task for task in second if _content(task) in contents]
     if doubles:
-        probe.find("error", "splits_overlap", f"splits {a!r} and {b!r}", expected="no task in two splits",
-                   seen=f"{len(doubles)} with equal seed and data under another name, such as {doubles[0].name!r}",
-                   mend="give each split seeds or data of its own: what is measured must not be trained on")  # fmt: skip
+        probe.find(
+            "error",
+            "splits_overlap",
+            f"splits {a!r} and {b!r}",
+            expected="no task in two splits",
+            seen=f"{len(doubles)} with equal seed and data under another name, such as {doubles[0].name!r}",
+            mend="give each split seeds or data of its own: what is measured must not be trained on",
+        )
 
 
 def _content(task: Task) -> str:
@@ -125,6 +183,13 @@ def _check_refusals(probe: Probe, env: Environment) -> None:
             error_name = ""
         seen = f"a bare {error_name}" if error_name else "a TaskSet, as if it were known"
         level = "error" if not error_name else "warning"
-        probe.find(level, code, f"tasks({given})", expected="UnknownNameError, with the names there are", seen=seen,
-                   mend="raise agentgym.errors.unknown('split', split, self.spec.splits)"
-                   if code == "split_unknown" else "name the options of tasks() in its signature")  # fmt: skip
+        probe.find(
+            level,
+            code,
+            f"tasks({given})",
+            expected="UnknownNameError, with the names there are",
+            seen=seen,
+            mend="raise agentgym.errors.unknown('split', split, self.spec.splits)"
+            if code == "split_unknown"
+            else "name the options of tasks() in its signature",
+        )

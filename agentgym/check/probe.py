@@ -53,8 +53,17 @@ class Script:
 
 #: names of what an entry of a script holds
 FIELDS: Final = (
-    "text", "admissible", "state_key", "reward", "terminated", "success", "grounded", "milestones", "score", "info",
-)  # fmt: skip
+    "text",
+    "admissible",
+    "state_key",
+    "reward",
+    "terminated",
+    "success",
+    "grounded",
+    "milestones",
+    "score",
+    "info",
+)
 
 
 def entry(observation: Observation, step: Step | None = None) -> tuple[Any, ...]:
@@ -114,9 +123,13 @@ class Probe:
             told = str(failed_code(what, error)).removesuffix(" --debug shows the whole traceback.")
             name = what.partition(":")[0]
             self.find(
-                "error", f"raises_{name.partition('(')[0]}", what, expected=f"{name} returns what the contract says",
-                seen=told, mend="mend the line named; step() must answer a bad action, with grounded=False",
-            )  # fmt: skip
+                "error",
+                f"raises_{name.partition('(')[0]}",
+                what,
+                expected=f"{name} returns what the contract says",
+                seen=told,
+                mend="mend the line named; step() must answer a bad action, with grounded=False",
+            )
             raise Stop from error
 
     def make(self) -> Environment:
@@ -163,9 +176,13 @@ class Probe:
             raise failed_code(what, error) from error
         if not isinstance(found, TaskSet):
             self.find(
-                "error", "tasks_type", what, expected="an agentgym.TaskSet", seen=type(found).__name__,
+                "error",
+                "tasks_type",
+                what,
+                expected="an agentgym.TaskSet",
+                seen=type(found).__name__,
                 mend="return TaskSet(tasks, name)",
-            )  # fmt: skip
+            )
             raise Stop
         return found
 
@@ -250,9 +267,13 @@ class Probe:
             return True
         turn, name, before, after = found
         self.find(
-            "error", code, place(script.task, turn), expected=expected,
-            seen=f"{name} was {quoted(before)}, {what} it is {quoted(after)}", mend=mend,
-        )  # fmt: skip
+            "error",
+            code,
+            place(script.task, turn),
+            expected=expected,
+            seen=f"{name} was {quoted(before)}, {what} it is {quoted(after)}",
+            mend=mend,
+        )
         return False
 
 

@@ -60,8 +60,14 @@ def check(
 
 
 def _unchecked(families: list[str]) -> Finding:
-    return Finding("note", "unchecked", "the rest", "all families are checked", f"not checked: {', '.join(families)}",
-                   "mend the above and check again")  # fmt: skip
+    return Finding(
+        "note",
+        "unchecked",
+        "the rest",
+        "all families are checked",
+        f"not checked: {', '.join(families)}",
+        "mend the above and check again",
+    )
 
 
 @dataclass(slots=True)
@@ -89,9 +95,14 @@ class _Run:
         environ = {**os.environ, "PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": "1"}
         with (self.folder / "log").open("w+b") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", boot], stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs,),
-                env=environ, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-c", boot],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(theirs,),
+                env=environ,
+                start_new_session=True,
+            )
             os.close(theirs)
             try:
                 end = self._listen(ours)
@@ -140,13 +151,20 @@ class _Run:
     def _lost(self, code: str, seen: str, place: str) -> None:
         where = read_place(place) or "before the first call"
         mend = (
-            "give every loop and every wait an end" if code == "hangs"
+            "give every loop and every wait an end"
+            if code == "hangs"
             else "no call may end the process: raise an exception instead, and mend native code that crashes"
-        )  # fmt: skip
+        )
         self.report.add(
-            Finding("error", code, f"{self.family}: {where}", f"every call returns within {self.deadline:g} s"
-                    if code == "hangs" else "the process lives on", seen, mend)
-        )  # fmt: skip
+            Finding(
+                "error",
+                code,
+                f"{self.family}: {where}",
+                f"every call returns within {self.deadline:g} s" if code == "hangs" else "the process lives on",
+                seen,
+                mend,
+            )
+        )
 
 
 def _tail(log: Any) -> str:

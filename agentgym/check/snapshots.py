@@ -37,8 +37,14 @@ def _check_absent(probe: Probe, env: Environment) -> None:
         seen = f"{type(error).__name__}: {error}"
     else:
         seen = "it returned a state"
-    probe.find("warning", "snapshots_undeclared", place(task, 0), expected="spec.snapshots is False: snapshot() raises "
-               "AgentGymError", seen=seen, mend="set spec.snapshots=True if they work, else delete snapshot()")  # fmt: skip
+    probe.find(
+        "warning",
+        "snapshots_undeclared",
+        place(task, 0),
+        expected="spec.snapshots is False: snapshot() raises AgentGymError",
+        seen=seen,
+        mend="set spec.snapshots=True if they work, else delete snapshot()",
+    )
 
 
 def _check_episode(probe: Probe, env: Environment, script: Script) -> bool:
@@ -51,8 +57,14 @@ def _check_episode(probe: Probe, env: Environment, script: Script) -> bool:
         try:
             states.append((state, pickle.dumps(state)))
         except Exception as error:
-            probe.find("error", "snapshot_pickle", place(task, turn), expected="a snapshot that can be pickled",
-                       seen=f"{type(error).__name__}: {error}", mend="make it of plain values")  # fmt: skip
+            probe.find(
+                "error",
+                "snapshot_pickle",
+                place(task, turn),
+                expected="a snapshot that can be pickled",
+                seen=f"{type(error).__name__}: {error}",
+                mend="make it of plain values",
+            )
             return False
     other = probe.make()
     probe.reset(other, task)
@@ -81,10 +93,14 @@ def _continues(probe: Probe, env: Environment, script: Script, turn: int, state:
     if found is None:
         return True
     after, name, a, b = found
-    probe.find("error", "snapshot_unfaithful", f"{place(task, turn + after)}, restored at turn {turn} in {where}",
-               expected="restore() brings the state back exactly: the episode goes on as it went",
-               seen=f"{name} was {quoted(a)}, now {quoted(b)}",
-               mend="put all that step() reads and changes into the snapshot, copied, random generators included")  # fmt: skip
+    probe.find(
+        "error",
+        "snapshot_unfaithful",
+        f"{place(task, turn + after)}, restored at turn {turn} in {where}",
+        expected="restore() brings the state back exactly: the episode goes on as it went",
+        seen=f"{name} was {quoted(a)}, now {quoted(b)}",
+        mend="put all that step() reads and changes into the snapshot, copied, random generators included",
+    )
     return False
 
 
@@ -101,6 +117,11 @@ def _check_bad(probe: Probe, env: Environment) -> None:
             seen = f"a bare {type(error).__name__}: {error}"
         else:
             seen = "it was taken for a state"
-        probe.find("warning", "snapshot_bad", f"restore({quoted(state)})",
-                   expected="what is no snapshot is refused with an AgentGymError", seen=seen[:200],
-                   mend="look at the state's type and length first, and raise agentgym.errors.EnvironmentFault")  # fmt: skip
+        probe.find(
+            "warning",
+            "snapshot_bad",
+            f"restore({quoted(state)})",
+            expected="what is no snapshot is refused with an AgentGymError",
+            seen=seen[:200],
+            mend="look at the state's type and length first, and raise agentgym.errors.EnvironmentFault",
+        )

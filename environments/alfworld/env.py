@@ -164,6 +164,8 @@ class ALFWorld(Environment):
     def restore(self, state: Any) -> Observation:
         """Go back to a snapshot of this task."""
         game = self._running()
+        if not isinstance(state, tuple | list) or len(state) != 6 or not isinstance(state[0], str):
+            raise _bad_snapshot(state)
         name, facts, progress, memory, text, over = state
         if name != game.world.problem.name or (memory is None) != (self._explorer is None):
             raise AgentGymError(
@@ -171,16 +173,32 @@ class ALFWorld(Environment):
                 f"{game.world.problem.name!r} (explorer: {self._explorer is not None}); reset to the same task with "
                 "the same options first"
             )
+        before = (game.snapshot(), self._progress.snapshot(), self._explorer and self._explorer.snapshot())
+        try:
+            self._enter(game, facts, progress, memory)
+            observation = Observation(text, game.admissible)
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            self._enter(game, *before)
+            raise _bad_snapshot(state) from error
+        self._text, self._over = text, bool(over)
+        return observation
+
+    def _enter(self, game: Game, facts: Any, progress: Any, memory: Any) -> None:
         game.restore(facts)
         self._progress.restore(progress)
         if self._explorer is not None:
             self._explorer.restore(memory)
-        self._text, self._over = text, over
-        return Observation(text, game.admissible)
 
     def close(self) -> None:
         """Nothing to free; the next step needs a reset."""
         self._game = None
+
+
+def _bad_snapshot(state: Any) -> EnvironmentFault:
+    return EnvironmentFault(
+        "environment 'alfworld': expected a snapshot (game, facts, progress, memory, text, over) of the present task, "
+        f"got {state!r:.120}; give restore() what snapshot() returned"
+    )
 
 
 def _subset(tasks: TaskSet, kinds: Any = None, n: int | None = None, seed: int = 0) -> TaskSet:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from agentgym.environment import Environment, EnvironmentSpec
+from agentgym.environments import _games
 from agentgym.environments._paths import path_option
 from agentgym.environments.search.actions import NOTATIONS, Action, parse, write
 from agentgym.environments.search.bm25 import INDICES
@@ -16,7 +17,7 @@ from agentgym.environments.search.episode import Goal, State, advise, is_useful,
 from agentgym.environments.search.remote import RemoteRetriever, check_seconds
 from agentgym.environments.search.scoring import METRICS, scores
 from agentgym.environments.search.tasks import ALL_SPLITS, KINDS, Source, corpus_of, split_tasks
-from agentgym.errors import AgentGymError, ConfigError, DataError, EnvironmentFault, unknown
+from agentgym.errors import ConfigError, DataError, EnvironmentFault, unknown
 from agentgym.types import Observation, Step, Task, TaskSet
 
 _HELP: Final = (
@@ -233,12 +234,10 @@ class Search(Environment):
     def restore(self, state: Any) -> Observation:
         """Go back to a snapshot of this task."""
         task = self._running()
-        if state[0] != task.id:
-            raise AgentGymError(
-                f"search: the snapshot is of task {state[0]}, this environment plays {task.id} ({task.name!r}); reset "
-                "to the same task first"
-            )
-        self._state = state[1]
+        (scene,) = _games.snapshot_fields("search", state, task, "scene")
+        if not isinstance(scene, State):
+            raise _games.bad_snapshot("search", state, "scene")
+        self._state = scene
         return self._observation()
 
     def close(self) -> None:

@@ -150,10 +150,13 @@ class TextWorld(Environment):
 
     def restore(self, state: Any) -> Observation:
         """Go back to a snapshot of this task by playing its commands again; takes as long as they do."""
-        if self._task is None or state[0] != self._task.id:
-            raise _games.foreign_snapshot("textworld", state[0], self._task)
-        observation = self.reset(self._task)
-        for command in state[1]:
+        task = self._task
+        (commands,) = _games.snapshot_fields("textworld", state, task, "commands so far")
+        if not isinstance(commands, tuple | list) or not all(isinstance(command, str) for command in commands):
+            raise _games.bad_snapshot("textworld", state, "commands so far")
+        assert task is not None  # snapshot_fields has looked
+        observation = self.reset(task)
+        for command in commands:
             observation = self.step(command).observation
         return observation
 

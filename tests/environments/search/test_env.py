@@ -269,7 +269,7 @@ def test_snapshots_bring_back_everything(env: Search) -> None:
     assert observation.text.startswith('<information>Doc 1(Title: "The Amber Ledger")')
     assert [env.step("search: soup"), env.step("answer: Tessmouth")] == first
     env.reset(task_of(question="Another?"))
-    with pytest.raises(AgentGymError, match="reset to the same task"):
+    with pytest.raises(AgentGymError, match="reset it to the"):
         env.restore(state)
 
 
