@@ -19,6 +19,7 @@ from agentgym.config.recipe import RLSection
 from agentgym.credit import CreditPipeline, place, project
 from agentgym.credit.protocols import TokenRagged
 from agentgym.seeding import derive_seed, numpy_rng
+from agentgym.tokens import FloatArray
 from agentgym.trainers.local.batch import TrainRow
 from agentgym.trainers.local.choices import Choices
 from agentgym.types import Episode, Group, Task, TaskSet, Termination
@@ -128,20 +129,28 @@ class Collector:
         return groups
 
     def _rows(self, group: Group, advantages: Sequence[Any], tokens: Sequence[Any] | None) -> list[TrainRow]:
-        clip = self.settings.advantage_clip or np.inf
         rows: list[TrainRow] = []
         for index, episode in enumerate(group):
             if episode.termination.is_failure:
                 continue
-            if tokens is not None:
-                arrays = place(episode, [np.clip(turn, -clip, clip) for turn in tokens[index]])
-            else:
-                arrays = project(episode, np.clip(advantages[index], -clip, clip))
+            drawn = tokens[index] if tokens is not None else None
+            arrays = row_advantages(episode, advantages[index], drawn, self.settings.advantage_clip)
             allowed = self.choices(episode) if self.choices is not None else [None] * len(arrays)
             for row, array, among in zip(episode.rows, arrays, allowed, strict=True):
                 if row.mask.any():
                     rows.append(TrainRow(row, array, allowed=among, name=episode.where))
         return rows
+
+
+def row_advantages(episode: Episode, advantages: Any, tokens: Sequence[Any] | None, clip: float) -> list[FloatArray]:
+    """Clipped advantages on the tokens of each row: per turn, or per token where the estimator tells these apart.
+
+    ``clip`` 0: never. Every trainer uses it.
+    """
+    bound = clip or np.inf
+    if tokens is not None:
+        return place(episode, [np.clip(turn, -bound, bound) for turn in tokens])
+    return project(episode, np.clip(advantages, -bound, bound))
 
 
 def episode_metrics(episodes: Sequence[Episode], prefix: str = "train") -> dict[str, float]:

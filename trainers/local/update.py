@@ -142,6 +142,12 @@ def row_logprobs(
     return out
 
 
+def usable(rows: Sequence[TrainRow], settings: RLSection) -> list[TrainRow]:
+    """Rows that have a gradient. Without KL and entropy term a row whose advantages are all 0 has none."""
+    always = bool(settings.kl_coef or settings.entropy_coef or settings.loss == "mse")
+    return [row for row in rows if row.weight and row.trained and (always or bool(row.advantages[row.row.mask].any()))]
+
+
 class PolicyUpdate:
     """The update of one training step: ``epochs`` passes in seeded minibatches over the step's rows."""
 
@@ -149,17 +155,10 @@ class PolicyUpdate:
         self.model, self.optimizer, self.settings = model, optimizer, settings
         self.seed, self.divisor = seed, divisor
 
-    def usable(self, rows: Sequence[TrainRow]) -> list[TrainRow]:
-        """Rows that have a gradient. Without KL and entropy term a row whose advantages are all 0 has none."""
-        always = bool(self.settings.kl_coef or self.settings.entropy_coef or self.settings.loss == "mse")
-        return [
-            row for row in rows if row.weight and row.trained and (always or bool(row.advantages[row.row.mask].any()))
-        ]
-
     def run(self, rows: Sequence[TrainRow], step: int, reference: Reference | None = None) -> dict[str, float]:
         """Update the model; returns metrics averaged over minibatches, and the sampler gap of the whole step."""
         settings = self.settings
-        rows = self.usable(rows)
+        rows = usable(rows, settings)
         metrics: dict[str, float] = {"train/rows": float(len(rows))}
         if not rows:
             return metrics
