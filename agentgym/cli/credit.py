@@ -79,8 +79,8 @@ def explain(
         groups = group(store)
     if not groups:
         raise ConfigError(f"{path} holds no episodes")
-    services = _services(model, judge_url, judge_model)
-    pipeline, fitted = _pipeline(path, modules, estimator, services)
+    services = make_services(model, judge_url, judge_model)
+    pipeline, fitted = make_pipeline(path, modules, estimator, services)
     rows, result = explained(groups, pipeline, fit=not fitted)
     chosen = _chosen(rows, groups, task)
     if plot is not None:
@@ -97,7 +97,9 @@ def explain(
     _closing(result.metrics, plot)
 
 
-def _pipeline(path: Path, modules: tuple[str, ...], estimator: str, services: Services) -> tuple[CreditPipeline, bool]:
+def make_pipeline(
+    path: Path, modules: tuple[str, ...], estimator: str, services: Services
+) -> tuple[CreditPipeline, bool]:
     """The pipeline asked for, or the run's own with its state; and whether it has learnt already."""
     from agentgym.cli._pipeline import run_pipeline
     from agentgym.cli.common import nearest_recipe_file
@@ -117,7 +119,8 @@ def _pipeline(path: Path, modules: tuple[str, ...], estimator: str, services: Se
     return CreditPipeline(specs, section["name"], section.get("options"), services=services), False
 
 
-def _services(model: Path | None, judge_url: str | None, judge_model: str) -> Services:
+def make_services(model: Path | None, judge_url: str | None, judge_model: str) -> Services:
+    """What the options offer to credit modules."""
     from agentgym.credit.protocols import Services
 
     offered: dict[str, Any] = {}

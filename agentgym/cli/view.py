@@ -1,4 +1,4 @@
-"""``agentgym view``: stored episodes as plain text."""
+"""``agentgym view``: stored episodes as plain text, or as a page (``_viewer.py``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentgym.cli.common import json_option, shown
+from agentgym.cli.common import json_option, options, shown
 from agentgym.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,14 +19,54 @@ if TYPE_CHECKING:
 STORE_MARK = b"AGYMEPIS"
 
 
-@click.command(short_help="Read stored episodes as text.")
+page_options = options(
+    click.option("--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+                 help="Write one self-contained HTML page."),
+    click.option("--open", "open_it", is_flag=True, help="Show the page in the browser."),
+    click.option("--serve", is_flag=True, help="Serve the pages on this machine, --limit episodes (100) a page."),
+    click.option("--port", default=0, type=click.IntRange(0, 65535), help="Of --serve; 0: a free one."),
+    click.option("--module", "--credit", "modules", multiple=True, metavar="MODULE",
+                 help="Credit module for the page's advantages, as in 'agentgym credit explain'."),
+    click.option("--estimator", default="", metavar="NAME", help="Estimator; default: the run's own, else none."),
+    click.option("--model", type=click.Path(exists=True, path_type=Path), help="Checkpoint for modules that need one."),
+    click.option("--judge-url", help="Endpoint for modules that need a judge."),
+    click.option("--judge-model", default="", help="The judge's model."),
+    click.option("--tokenizer", type=click.Path(exists=True, path_type=Path),
+                 help="tokenizer.json, or a folder with one; default: the run's own."),
+)  # fmt: skip
+
+
+@click.command(short_help="Read stored episodes: as text, as a page, in the browser.")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option("--episode", "position", type=click.IntRange(0), help="Only the episode at this position, in full.")
 @click.option("--failed", is_flag=True, help="Only episodes without success.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many episodes.")
 @json_option
-def view(path: Path, position: int | None, failed: bool, limit: int | None, as_json: bool) -> None:
-    """Show the episodes stored at PATH, a store or a folder with one: a line each, or with --episode every turn."""
+@page_options
+def view(
+    path: Path, position: int | None, failed: bool, limit: int | None, as_json: bool, html: Path | None,
+    open_it: bool, serve: bool, port: int, modules: tuple[str, ...], estimator: str, model: Path | None,
+    judge_url: str | None, judge_model: str, tokenizer: Path | None,
+) -> None:  # fmt: skip
+    """Show the episodes stored at PATH, a store or a folder with stores: a line each, or with --episode every turn.
+
+    --html, --open and --serve make a page of them instead, with the advantage of every turn as a colour.
+    """
+    page = html is not None or open_it or serve
+    if page and (position is not None or failed or as_json or (serve and html is not None)):
+        raise ConfigError("--html, --open and --serve go with neither --episode, --failed nor --json; the page filters")
+    if not page and (modules or estimator or model or judge_url or judge_model or tokenizer or port):
+        raise ConfigError("credit, tokenizer and port options belong to a page: add --html FILE, --open or --serve")
+    if page:
+        from agentgym.cli._viewer import Wanted, show
+
+        show(Wanted(path, html, open_it, serve, port, modules, estimator, model, judge_url, judge_model, tokenizer,
+                    limit))  # fmt: skip
+        return
+    _text(path, position, failed, limit, as_json)
+
+
+def _text(path: Path, position: int | None, failed: bool, limit: int | None, as_json: bool) -> None:
     from agentgym.store import EpisodeStore
 
     path = store_file(path)

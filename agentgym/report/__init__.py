@@ -10,7 +10,7 @@ from agentgym.report.curves import figures
 from agentgym.report.examples import pick_examples
 from agentgym.report.run import Run, read_run
 from agentgym.report.tables import BeforeAfter, before_after, run_facts
-from agentgym.report.text import visible
+from agentgym.web.text import visible
 
 __all__ = ["Run", "read_run", "write_report"]
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agentgym.report.run import series
-from agentgym.report.text import visible
+from agentgym.web.text import visible
 
 if TYPE_CHECKING:
     from markupsafe import Markup

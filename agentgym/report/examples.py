@@ -8,7 +8,7 @@ from pathlib import Path
 from agentgym.errors import AgentGymError
 from agentgym.report.run import Run
 from agentgym.report.tables import BEFORE
-from agentgym.report.text import cut
+from agentgym.web.text import cut
 from agentgym.types import Episode
 
 MAX_TEXT = 2000  # characters of one observation or response

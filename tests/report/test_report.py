@@ -12,7 +12,7 @@ import pytest
 
 from agentgym.report import read_run, write_report
 from agentgym.report.curves import figures
-from agentgym.report.text import cut, visible
+from agentgym.web.text import cut, visible
 from agentgym.statistics import wilson
 from agentgym.store import EpisodeStore
 from agentgym.types import Episode, Task, Termination, Turn

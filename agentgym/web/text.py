@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+#: What no page shows as it is: controls (newline and tab stay), soft and zero-width characters, direction marks,
+#: embeddings and isolates, line separators, fillers that look like nothing, lone surrogates, and the tag characters
+#: and variation selectors that can carry hidden text. ``hidden.js`` has the same set; a test holds them together.
+HIDDEN_RANGES = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff"
 )
+_HIDDEN = re.compile(f"[{HIDDEN_RANGES}]")
 
 
 def visible(text: str) -> str:
@@ -16,6 +21,8 @@ def visible(text: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
+    if code > 0xFFFF:
+        return f"\\U{code:08x}"
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
