@@ -3,11 +3,12 @@
     python benchmarks/learning/study.py --jobs 2          # everything; resumes where it was stopped
     python benchmarks/learning/study.py --report          # only collect what has finished
 
-Quest with 3 nested chests in 6 rooms, 36 turns, one reward at the end (``quest/k3``), from policies that were warmed up
+Quest with 4 nested chests in 6 rooms, 48 turns, one reward at the end (``quest/k4``), from policies that were warmed up
 on 2 chests in 4 rooms and succeed here a few times in a hundred. One configuration for all methods: 4 groups of 8
 episodes a step, lr 5e-4, minibatch 16, advantages clamped to +-3, gamma .97 where a method has one; each gets the same
-CPU seconds of rollouts, credit, fitting and updates (SPA's warm-up episodes are inside its budget). The final score is
-that of the last policy on 128 held-out tasks that no run evaluated before.
+CPU seconds of rollouts, credit, fitting and updates (a warm-up of SPA or MiRA, on noisy demonstrations of the easy task,
+is inside its budget). Actions are drawn among the admissible ones. The final score is that of the last policy on 128
+held-out tasks that no run evaluated before.
 
 A 95 % interval of a method is Student's t over the means of its runs, so the luck of seeds and warm starts is in it.
 Methods marked ``oracle`` read milestones that the environment reports; the others see observations, actions and the
@@ -58,16 +59,16 @@ METHODS = (
     _m("spa", "credit=[spa]", TO_GO),
     _m("gigpo", f"estimator={{name: gigpo, options: {{gamma: {GAMMA}}}}}", note="anchors: observation text"),
     _m("milestones", "credit=[milestones]", TO_GO, oracle=True),
-    _m("mira", "credit=[mira]", "estimator={name: mira}", oracle=True, note="learned potential and value"),
-    _m("hgpo", f"estimator={{name: hgpo, options: {{gamma: {GAMMA}}}}}", note="anchors: observation text"),
     _m("return", TO_GO, note="control: outcome only, return-to-go"),
-    _m("shuffled", "credit=[milestones, shuffled]", TO_GO, oracle=True, note="control: milestone rewards shuffled"),
-    _m("spa-plain", "credit=[{spa: {plain: true}}]", TO_GO, note="as published"),
-    _m("gated", "credit=[{milestones: {payment: once, coef: 0.1}}, gated]", TO_GO, oracle=True),
     _m("retro", "credit=[{retro: {memory: false}}]", TO_GO, oracle=True, note="R_int from milestones; no memory"),
-    _m("ppo", f"estimator={{name: gae, options: {{gamma: {GAMMA}}}}}", note="turn-level critic"),
-    _m("rloo", "estimator={name: rloo}"),
+    _m("gated", "credit=[{milestones: {payment: once, coef: 0.1}}, gated]", TO_GO, oracle=True),
+    _m("mira", "credit=[mira]", "estimator={name: mira}", oracle=True, note="learned potential and value"),
     _m("igpo", "credit=[{igpo: {answer: place gem}}]", "estimator={name: igpo}", note="belief in the last action"),
+    _m("shuffled", "credit=[milestones, shuffled]", TO_GO, oracle=True, note="control: milestone rewards shuffled"),
+    _m("ppo", f"estimator={{name: gae, options: {{gamma: {GAMMA}}}}}", note="turn-level critic"),
+    _m("spa-plain", "credit=[{spa: {plain: true}}]", TO_GO, note="as published"),
+    _m("hgpo", f"estimator={{name: hgpo, options: {{gamma: {GAMMA}}}}}", note="anchors: observation text"),
+    _m("rloo", "estimator={name: rloo}"),
 )
 
 
@@ -87,7 +88,7 @@ class Run:
 def command(run: Run, root: Path, args: argparse.Namespace) -> list[str]:
     """The training command of a run."""
     return [
-        sys.executable, "-m", "agentgym", "train", "quest/k3", f"seed={run.seed}",
+        sys.executable, "-m", "agentgym", "train", "quest/k4", f"seed={run.seed}",
         f"model.path={root / f'start{run.start}' / 'checkpoints' / 'sft'}",
         f"rl.max_cpu_seconds={args.seconds}", f"eval.every={args.every}", "checkpoint.every=0",
         *run.method.overrides, "--output", str(run.folder(root)),
@@ -231,7 +232,7 @@ def main() -> None:
     parser.add_argument("--starts", type=int, nargs="+", default=[0, 1], help="seeds of the warm starts")
     parser.add_argument("--seeds", type=int, nargs="+", default=[10, 11, 12, 13, 14, 15], help="starts take turns")
     parser.add_argument("--methods", nargs="+", choices=[m.name for m in METHODS], help="default: all")
-    parser.add_argument("--seconds", type=float, default=120.0, help="CPU seconds of RL for each run")
+    parser.add_argument("--seconds", type=float, default=90.0, help="CPU seconds of RL for each run")
     parser.add_argument("--every", type=int, default=10, help="evaluate every so many steps")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "study", help="folder of the runs")
