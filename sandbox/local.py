@@ -18,7 +18,7 @@ from agentgym.errors import ConfigError
 from agentgym.sandbox import leftovers
 from agentgym.sandbox.base import MIB, READ_LIMIT, Limits, Result, Sandbox, SandboxError
 from agentgym.sandbox.output import Capture
-from agentgym.sandbox.piping import Ended, pump
+from agentgym.sandbox.piping import pipes, pump
 from agentgym.sandbox.workspace import Workspace, remove_tree
 
 
@@ -34,6 +34,14 @@ def describe() -> str:
 
 def _shell() -> str:
     return next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to the command's process group."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
 
 
 class LocalSandbox(Sandbox):
@@ -84,31 +92,23 @@ class LocalSandbox(Sandbox):
         chosen = self.effective(timeout, limits)
         variables = {"PATH": os.environ.get("PATH", os.defpath), "HOME": self.workspace, "LANG": "C.UTF-8"}
         marker = {leftovers.MARKER: leftovers.current().id}
-        process = subprocess.Popen(
-            [_shell(), "-c", command],
-            cwd=os.path.join(self.workspace, cwd or "."),
-            env={**variables, **(env or {}), **marker},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
         capture = Capture(chosen.output)
-
-        def kill() -> None:
+        with pipes() as ends:
+            process = subprocess.Popen(
+                [_shell(), "-c", command],
+                cwd=os.path.join(self.workspace, cwd or "."),
+                env={**variables, **(env or {}), **marker},
+                stdin=ends.stdin,
+                stdout=ends.output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            ends.close("stdin", "output")
             try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                process.kill()
-
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            ended: Ended = pump(process.stdout.fileno(), process.stdin, stdin, capture, chosen, kill, process.poll)
-        finally:
-            kill()
-            process.stdout.close()
-            code = process.wait()
+                ended = pump(ends, stdin, capture, chosen, lambda: _kill(process), process.poll)
+            finally:
+                _kill(process)
+                code = process.wait()
         return Result(
             exit_code=128 - code if code < 0 else code,
             output=capture.text(),
