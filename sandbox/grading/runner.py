@@ -196,7 +196,7 @@ def prepare_path(job):
     standard library or of pytest can be taken by a file of the tree."""
     import os
 
-    own = [os.path.join(job["root"], folder) for folder in job["pythonpath"]]
+    own = [os.path.normpath(os.path.join(job["root"], folder)) for folder in job["pythonpath"]]
     sys.path[:] = [job["site"]] * bool(job["site"]) + [p for p in sys.path if p not in ("", job["root"])]
     later = next((i for i, p in enumerate(sys.path) if p.endswith(("site-packages", "dist-packages"))), len(sys.path))
     if job["site"] and later == 0:

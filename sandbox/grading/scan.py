@@ -32,6 +32,7 @@ TOKENS: Final = {
 }  # fmt: skip
 #: attributes that tamper with comparisons; read only where no wrong-value canary watches
 EQUALS: Final = r"\b__(eq|ne|instancecheck|class|getattribute)__\b"
+_REACHING: Final = frozenset({"sys", "os", "builtins", "gc", "inspect"})
 _COMPILED = {re.compile(pattern): why for pattern, why in TOKENS.items()}
 _EQUALS = {re.compile(EQUALS): "compares as it likes"}
 
@@ -85,7 +86,7 @@ def _hits(data: bytes, rules: Mapping[re.Pattern[str], str]) -> Iterator[tuple[i
 
 def _pieces(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, text) of names, dotted names, calls, imports and constant texts, put together where they are sums."""
-    documentation = {id(text) for text in _docstrings(tree)}
+    documentation, modules = {id(text) for text in _docstrings(tree)}, _modules(tree)
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Attribute):
@@ -93,7 +94,7 @@ def _pieces(tree: ast.AST) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.Name):
             yield line, node.id
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            yield from _call(node, line)
+            yield from _call(node, line, modules)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             module = f"{node.module}." if isinstance(node, ast.ImportFrom) and node.module else ""
             yield from ((line, f"{module}{alias.name}") for alias in node.names)
@@ -106,16 +107,21 @@ def _pieces(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield line, folded.decode("latin-1")
 
 
-def _call(node: ast.Call, line: int) -> Iterator[tuple[int, str]]:
+def _modules(tree: ast.AST) -> dict[str, str]:
+    """Names under which the file knows the modules that reach into the interpreter."""
+    aliases = [alias for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    return {alias.asname or alias.name: alias.name for alias in aliases if alias.name in _REACHING}
+
+
+def _call(node: ast.Call, line: int, modules: Mapping[str, str]) -> Iterator[tuple[int, str]]:
     """Calls that make code or look names up: a name that is not written down may be any name."""
     assert isinstance(node.func, ast.Name)
-    if node.func.id in ("exec", "eval", "compile", "globals", "quit", "abort"):
-        yield line, f"{node.func.id}("
-    if node.func.id in ("getattr", "setattr", "delattr", "vars") and len(node.args) > 1:
-        owner = node.args[0]
-        if isinstance(owner, ast.Name) and owner.id in ("sys", "os", "builtins", "gc", "inspect"):
-            folded = _folded(node.args[1])
-            yield line, f"{owner.id}.{folded}" if isinstance(folded, str) else "__import__"
+    called, first = node.func.id, node.args[0] if node.args else None
+    if called in ("exec", "eval", "compile", "globals", "quit", "abort"):
+        yield line, f"{called}("
+    if called in ("getattr", "setattr", "delattr", "vars") and isinstance(first, ast.Name) and first.id in modules:
+        folded = _folded(node.args[1]) if len(node.args) > 1 else None
+        yield line, f"{modules[first.id]}.{folded}" if isinstance(folded, str) else "__import__"
 
 
 def _docstrings(tree: ast.AST) -> Iterator[ast.AST]:
