@@ -13,5 +13,5 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="session")
 def grading_backend() -> tuple[str, dict[str, object]]:
-    name = os.environ.get("AGENTGYM_TEST_BACKEND", "unsafe-local")
+    name = os.environ.get("AGENTGYM_TEST_BACKEND", "bubblewrap")
     return name, {"unsafe_local": True} if name == "unsafe-local" else {}
