@@ -45,16 +45,18 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Where tests run: backend, its options, and limits of a run (the timeout is the task's)."""
+    """Where tests run: backend, its options, limits of a run (the timeout is the task's), and the Python and pytest
+    that run them (None: the running Python, the pytest of this environment)."""
 
     backend: str = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    tools: Interpreter | None = None
 
     @property
     def interpreter(self) -> Interpreter:
         """The Python and pytest that tests run with."""
-        return interpreter(self.backend != "unsafe-local")
+        return self.tools or interpreter(self.backend != "unsafe-local")
 
 
 @lru_cache(maxsize=1)

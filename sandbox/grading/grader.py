@@ -16,6 +16,7 @@ from typing import Any
 from agentgym.sandbox import Limits
 from agentgym.sandbox.grading.execution import Execution, Host, execute
 from agentgym.sandbox.grading.filtering import Change, overlay, refusal, source_change
+from agentgym.sandbox.grading.interpreter import Interpreter
 from agentgym.sandbox.grading.layout import Layout, disguised, plain
 from agentgym.sandbox.grading.patches import apply_patch
 from agentgym.sandbox.grading.records import Records
@@ -41,7 +42,7 @@ class Prepared:
 class Grader:
     """Grades trees and diffs. Thread safe; what is learnt of a task is kept while the task object lives.
 
-    ``backend``, ``options``, ``limits``  of the sandboxes (a fresh one for every run)
+    ``backend``, ``options``, ``limits``  of the sandboxes (a fresh one for every run); ``tools``: see :class:`Host`
     ``strict``       a flagged solution is not resolved and gets no share; else flags are only recorded
     ``second_run``   run the tests again under random names, shuffled, between wrong-value copies of themselves
     """
@@ -54,8 +55,9 @@ class Grader:
         second_run: bool = True,
         limits: Limits | None = None,
         options: Mapping[str, Any] | None = None,
+        tools: Interpreter | None = None,
     ) -> None:
-        self.host = Host(backend, dict(options or {}), limits or Limits())
+        self.host = Host(backend, dict(options or {}), limits or Limits(), tools)
         self.strict, self.second_run = strict, second_run
         self._known: weakref.WeakKeyDictionary[GradingTask, Prepared] = weakref.WeakKeyDictionary()
 
