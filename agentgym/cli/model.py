@@ -51,10 +51,10 @@ def tiny(
     if int(size) % int(heads):
         raise ConfigError(f"--hidden-size {size} is not a multiple of --heads {heads}")
     options = pairs(env_options, "--env-option")
-    if split is None:
-        world = make(env, **options)
-        split = default_tasks(world, None, {})[0].split
+    world = make(env, **options)
+    try:
+        texts = environment_texts(world, default_tasks(world, split, {}), seed)
+    finally:
         world.close()
-    texts = environment_texts(env, options, (split,), seed=seed)
     make_tiny(out, texts, TinyModelSection.model_validate(shape), seed)
     click.echo(f"wrote {out}")

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import ConfigError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
     from agentgym.config.recipe import TinyModelSection
+    from agentgym.environment import Environment
+    from agentgym.types import Task, TaskSet
 
 PAD, UNKNOWN, SYSTEM, USER, ASSISTANT, END = "<pad>", "<unk>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"
 SPECIAL = (PAD, UNKNOWN, SYSTEM, USER, ASSISTANT, END)
@@ -182,41 +185,34 @@ def spelled_words(tokenizer: Any, texts: Iterable[str]) -> Counter[str]:
 
 
 def environment_texts(
-    env_name: str,
-    options: dict[str, Any] | None = None,
-    splits: Sequence[str] = ("train",),
-    episodes: int = 50,
-    seed: int = 0,
+    env: Environment,
+    tasks: TaskSet,
+    *seed: int | str,
+    episodes: int = 200,
+    max_turns: int | None = None,
+    shown: Callable[[str], str] = str,
 ) -> list[str]:
-    """What an environment says: distinct observations and actions from ``episodes`` short plays per split.
+    """What an environment says: distinct observations, as ``shown`` in prompts, and actions, from plays of ``tasks``.
 
+    At most ``episodes`` tasks, drawn by ``seed``, are played for up to ``max_turns`` (None: the environment's own).
     Plays mix the expert (where there is one) with random admissible actions, half and half.
     """
-    from agentgym.registry import make
-
-    env = make(env_name, **(options or {}))
     seen: dict[str, None] = {}
-    try:
-        for split in splits:
-            tasks = env.tasks(split)
-            order = python_rng("environment-texts", seed, split).sample(range(len(tasks)), min(episodes, len(tasks)))
-            for index in order:
-                for text in _play(env, tasks[index], derive_seed("environment-texts", seed, split, index)):
-                    seen.setdefault(text)
-    finally:
-        env.close()
+    order = python_rng(*seed, "texts").sample(range(len(tasks)), min(episodes, len(tasks)))
+    for index in order:
+        for text in _play(env, tasks[index], python_rng(*seed, "play", index), max_turns or env.spec.max_turns, shown):
+            seen.setdefault(text)
     return list(seen)
 
 
-def _play(env: Any, task: Any, seed: int) -> Iterator[str]:
+def _play(env: Environment, task: Task, rng: Random, turns: int, shown: Callable[[str], str]) -> Iterator[str]:
     """Observations and actions of one play, mixing expert and random actions."""
-    rng = python_rng(seed)
     observation = env.reset(task)
-    for _ in range(env.spec.max_turns):
-        yield observation.text
-        yield from observation.admissible or ()
-        expert = env.expert()
+    for _ in range(turns):
+        yield shown(observation.text)
         choices = list(observation.admissible or ())
+        yield from choices
+        expert = env.expert()
         if expert is not None:
             yield expert
         action = rng.choice(choices) if choices and (expert is None or rng.random() < 0.5) else expert
@@ -225,5 +221,5 @@ def _play(env: Any, task: Any, seed: int) -> Iterator[str]:
         step = env.step(action)
         observation = step.observation
         if step.terminated:
-            yield observation.text
-            return
+            break
+    yield shown(observation.text)

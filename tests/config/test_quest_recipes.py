@@ -1,6 +1,8 @@
-"""The Quest recipes: what a model of quest/k2 has learnt to read is all that quest/k3 shows it."""
+"""The Quest recipes: what a model of quest/k2 has learnt to read is all that quest/k3 and quest/k4 show it."""
 
 from __future__ import annotations
+
+import pytest
 
 from agentgym.config.loader import load_recipe
 from agentgym.policies.tiny import make_tokenizer, spelled_words
@@ -8,8 +10,9 @@ from agentgym.registry import make
 from agentgym.trainers.local.model import source_texts
 
 
-def test_the_tokenizer_of_k2_holds_every_word_of_k3() -> None:
-    small, large = load_recipe("quest/k2"), load_recipe("quest/k3")
+@pytest.mark.parametrize("name", ["quest/k3", "quest/k4"])
+def test_the_tokenizer_of_k2_holds_every_word_of_the_larger(name: str) -> None:
+    small, large = load_recipe("quest/k2"), load_recipe(name)
     tokenizer = make_tokenizer(source_texts(small), small.model.tiny, tags=())
     shown = large.prompt.build().shown
     env = make("quest")
@@ -27,12 +30,14 @@ def test_a_refusal_is_shown_as_a_leading_mark() -> None:
     assert shown("you cannot do that ; attic : exits east ; see gem") == " ; attic : exits east ; see gem"
 
 
-def test_k3_plays_the_large_game_with_the_words_and_the_model_of_k2() -> None:
-    small, large = load_recipe("quest/k2"), load_recipe("quest/k3")
+@pytest.mark.parametrize(("name", "chests"), [("quest/k3", 3), ("quest/k4", 4)])
+def test_larger_games_are_played_with_the_words_and_the_model_of_k2(name: str, chests: int) -> None:
+    small, large = load_recipe("quest/k2"), load_recipe(name)
     assert (large.prompt, large.format) == (small.prompt, small.format)
+    assert large.model.constrain
     assert large.sft.steps == 0
     assert large.model.path is not None  # it never trains from scratch
     for source in (large.env.train, large.env.eval, large.env.test):
-        assert {"chests": 3, "rooms": 6}.items() <= source.options.items()
+        assert {"chests": chests, "rooms": 6}.items() <= source.options.items()
     longest = max(len(action.split()) for action in ("take purple key", "go north", "place gem"))
     assert small.limits.max_response_tokens > longest  # and the end of the response

@@ -35,9 +35,12 @@ register("corridor-texts", Corridor)
 
 
 def test_texts_cover_observations_and_actions_and_are_reproducible():
-    texts = environment_texts("corridor-texts", {}, ("train", "valid"), episodes=4, seed=1)
+    env = Corridor()
+    texts = environment_texts(env, env.tasks("train"), 1, episodes=4)
     assert {"go right", "go left", "wait", "You stand at place 0.", "You stand at place 3."} <= set(texts)
     assert len(texts) == len(set(texts))
-    assert texts == environment_texts("corridor-texts", {}, ("train", "valid"), episodes=4, seed=1)
+    assert texts == environment_texts(env, env.tasks("train"), 1, episodes=4)
+    assert set(environment_texts(env, env.tasks(), 1, shown=str.upper)) >= {"YOU STAND AT PLACE 0.", "go left"}
+    assert "You stand at place 3." not in environment_texts(env, env.tasks(), 1, max_turns=2)
     tokenizer = make_tokenizer(texts, TinyModelSection())
     assert not spelled_words(tokenizer, texts)

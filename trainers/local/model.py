@@ -15,7 +15,7 @@ from agentgym.config.recipe import ModelSection, Recipe
 from agentgym.errors import ConfigError, MissingDependency
 from agentgym.policies.hub import check_vocabulary, loading, local_only
 from agentgym.policy import PolicyRequest, SampledTurn
-from agentgym.seeding import derive_seed, python_rng
+from agentgym.seeding import derive_seed
 from agentgym.trainers.local.update import autocast
 
 
@@ -56,31 +56,21 @@ def base_folder(recipe: Recipe, run_dir: Path) -> Path | str:
 
 def source_texts(recipe: Recipe, episodes: int = 200) -> list[str]:
     """What prompts show of the environment and which actions there are, in plays of the training tasks."""
+    from agentgym.policies.tiny import environment_texts
     from agentgym.registry import make
 
-    shown = recipe.prompt.build().shown
     env = make(recipe.env.name, **recipe.env.options)
-    seen: dict[str, None] = {}
     try:
-        tasks = env.tasks(recipe.env.train.split, **recipe.env.train.options)
-        rng = python_rng(recipe.seed, "texts")
-        for index in rng.sample(range(len(tasks)), min(episodes, len(tasks))):
-            observation = env.reset(tasks[index])
-            for _ in range(recipe.limits.max_turns or env.spec.max_turns):
-                choices = list(observation.admissible or ())
-                expert = env.expert()
-                seen |= dict.fromkeys([shown(observation.text), *choices, *([expert] if expert is not None else [])])
-                action = rng.choice(choices) if choices and (expert is None or rng.random() < 0.5) else expert
-                if action is None:
-                    break
-                step = env.step(action)
-                observation = step.observation
-                if step.terminated:
-                    break
-            seen[shown(observation.text)] = None
+        return environment_texts(
+            env,
+            env.tasks(recipe.env.train.split, **recipe.env.train.options),
+            recipe.seed,
+            episodes=episodes,
+            max_turns=recipe.limits.max_turns,
+            shown=recipe.prompt.build().shown,
+        )
     finally:
         env.close()
-    return list(seen)
 
 
 def load_model(settings: ModelSection, source: Path | str, seed: int) -> tuple[Any, Any]:
