@@ -92,6 +92,18 @@ def starting_decoder(model: Any, run_dir: Path) -> Any:
         return copy.deepcopy(plain[0])
 
 
+def make_judge(recipe: Recipe, run_dir: Path) -> Any:
+    """The judge behind the recipe's endpoint, with its file of answers in the run folder."""
+    from agentgym.judge import Judge
+
+    section = recipe.judge
+    cache = run_dir / section.cache if section.cache else None
+    return Judge(
+        str(section.url), model=section.model, cache=cache, concurrency=section.concurrency,
+        timeout=section.timeout, deadline=section.deadline, max_calls=section.max_calls, api_key_env=section.key,
+    )  # fmt: skip
+
+
 def make_services(recipe: Recipe, model: Any, tokenizer: Any, policy: Any, run_dir: Path) -> Services:
     """The services of a run; ``judge`` only where the recipe names an endpoint."""
 
@@ -104,16 +116,6 @@ def make_services(recipe: Recipe, model: Any, tokenizer: Any, policy: Any, run_d
         from agentgym.policies.scorers import HFFeatures
 
         return HFFeatures(model)
-
-    def judge() -> Any:
-        from agentgym.judge import Judge
-
-        section = recipe.judge
-        cache = run_dir / section.cache if section.cache else None
-        return Judge(
-            str(section.url), model=section.model, cache=cache, concurrency=section.concurrency,
-            timeout=section.timeout, deadline=section.deadline, max_calls=section.max_calls, api_key_env=section.key,
-        )  # fmt: skip
 
     def trunk() -> Any:
         from agentgym.credit.learned.lora import LoraTrunks
@@ -128,5 +130,5 @@ def make_services(recipe: Recipe, model: Any, tokenizer: Any, policy: Any, run_d
         "critic": lambda: ValueModel(model, recipe.critic, recipe.rl, recipe.seed),
     }
     if recipe.judge.url is not None:
-        factories["judge"] = judge
+        factories["judge"] = lambda: make_judge(recipe, run_dir)
     return Services(Offer(factories))
