@@ -81,7 +81,7 @@ def interval(value: float, low: float | None, high: float | None, bounds: tuple[
         line = f'<path class="range" d="M{left} 8H{right}"/>'
     return Markup(
         f'<svg class="interval" viewBox="0 0 100 16" aria-hidden="true" focusable="false">'
-        f'<path class="axis" d="M3 8H97"/>{line}<circle class="dot" cx="{scale(value)}" cy="8" r="3.5"/></svg>'
+        f'<path class="axis" d="M3 8H97"/>{line}<circle class="dot" cx="{scale(value)}" cy="8" r="2.6"/></svg>'
     )
 
 

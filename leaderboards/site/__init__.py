@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from agentgym.leaderboards.site.build import Built, build
-from agentgym.leaderboards.site.serve import make_server
+from agentgym.leaderboards.site.serve import make_server, serve
 
-__all__ = ["Built", "build", "make_server"]
+__all__ = ["Built", "build", "make_server", "serve"]

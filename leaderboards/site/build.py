@@ -32,9 +32,12 @@ class Built:
     pages: int = 0
     problems: list[str] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        return f"{self.index}: {self.entries} entries on {self.boards} boards, {self.pages} pages"
+
 
 def build(
-    entries: Iterable[Path],
+    entries: Path | Iterable[Path],
     out: Path,
     *,
     boards: Sequence[str] = (),
@@ -43,12 +46,12 @@ def build(
 ) -> Built:
     """Write the site into the folder ``out``: ``index.html`` and the folders ``boards``, ``entries``, ``episodes``.
 
-    ``entries``   folders (searched for ``*.json``) and files of entries; ``boards``: further board files
+    ``entries``   a folder (searched for ``*.json``) or a file of an entry, or several; ``boards``: further board files
     ``episodes``  also make a page of each entry's episodes, where their store lies beside it; one that is there already
                   is left as it is
     Raises ConfigError where ``out`` is a file or a place of entries does not exist.
     """
-    pages, problems = read_site(entries, boards)
+    pages, problems = read_site([entries] if isinstance(entries, Path) else entries, boards)
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out} is a file; name a folder")
     for folder in ("boards", "entries", "episodes"):

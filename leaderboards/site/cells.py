@@ -27,10 +27,10 @@ class Cell:
     value: float | None
     text: str
     interval: str = ""
-    plot: Markup = Markup("")
+    plot: Markup | str = ""
 
 
-NONE = Cell(None, "–")
+NONE = Cell(None, "-")
 
 
 def is_share(metric: str) -> bool:
@@ -57,7 +57,7 @@ def cell(metric: str, number: Number | None, bounds: tuple[float, float] | None 
             if is_share(metric)
             else f"[{shown(metric, low)}, {shown(metric, high)}]"
         )
-    plot = svg.interval(number.value, low, high, bounds) if bounds is not None else Markup("")
+    plot = svg.interval(number.value, low, high, bounds) if bounds is not None else ""
     return Cell(number.value, shown(metric, number.value), words, plot)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
 from agentgym.errors import ConfigError
+from agentgym.leaderboards.site.build import build
 from agentgym.web.local import HTML, TEXT, Answer, LocalServer
 
 MAX_PAGE = 64 << 20  # bytes
@@ -28,3 +30,23 @@ def make_server(site: Path, *, host: str = "127.0.0.1", port: int = 0) -> LocalS
         return 200, HTML, file.read_bytes()
 
     return LocalServer(host, port, answer)
+
+
+def serve(
+    entries: Path | Iterable[Path],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    note: Callable[[str], None] = print,
+) -> None:
+    """Build the site in a folder of its own and serve it until Ctrl-C; ``note`` is told the address and problems."""
+    with tempfile.TemporaryDirectory(prefix="agentgym-site-") as folder:
+        built = build(entries, Path(folder), note=note)
+        for problem in built.problems:
+            note(problem)
+        with make_server(Path(folder), host=host, port=port) as server:
+            note(f"{built.entries} entries on {built.boards} boards at {server.url}; Ctrl-C stops")
+            try:
+                server.serve_forever()
+            except KeyboardInterrupt:
+                note("stopped")
