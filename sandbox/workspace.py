@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import posixpath
 import stat
@@ -16,6 +17,8 @@ from agentgym.sandbox.beneath import check_regular, make_folders, named, open_be
 
 #: folders deeper than this are not walked
 MAX_DEPTH = 64
+#: what an attacker can make of a folder or file so that it cannot be opened; walks pass over it
+_PASSED_OVER = {errno.EACCES, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.ENAMETOOLONG, errno.EPERM}
 
 
 class Entry(NamedTuple):
@@ -149,12 +152,20 @@ class Workspace:
                 os.close(parent)
 
     def entries(self, below: str = "", skip: tuple[str, ...] = ()) -> Iterator[Entry]:
-        """Every name below a folder, depth first, sorted; folders called as in ``skip`` are not entered."""
+        """Every name below a folder, depth first, sorted; folders called as in ``skip`` are not entered.
+
+        Nor are those that are too deep, may not be read, or changed meanwhile.
+        """
         stack = [below]
         while stack:
             folder = stack.pop()
-            with named(folder or "."):
+            try:
                 fd = open_beneath(self.root, folder, os.O_RDONLY | os.O_DIRECTORY)
+            except OSError as error:
+                if folder and error.errno in _PASSED_OVER:
+                    continue
+                with named(folder or "."):
+                    raise
             try:
                 deeper = []
                 for entry in self._folder(fd, folder):
@@ -187,9 +198,20 @@ class Workspace:
                 raise SandboxError(f"the workspace holds more than {max_files} files to export")
             if entry.size > left:
                 raise SandboxError(f"the workspace holds more than {max_bytes} bytes to export (at {entry.path!r})")
-            found[entry.path] = self.read(entry.path, left)
-            left -= len(found[entry.path])
+            data = self._readable(entry.path, left)
+            if data is not None:
+                found[entry.path] = data
+                left -= len(data)
         return dict(sorted(found.items()))
+
+    def _readable(self, path: str, limit: int) -> bytes | None:
+        try:
+            return self.read(path, limit)
+        except SandboxError as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and cause.errno in _PASSED_OVER:
+                return None
+            raise
 
     def usage(self, enough: int) -> int:
         """Bytes on disk of all files, counted until ``enough`` is reached."""
