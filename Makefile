@@ -17,7 +17,7 @@ STUDY_ARGS ?=
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-textworld explore check format bench study clean install
+.PHONY: help demo test test-textworld test-docker explore check format bench study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -47,6 +47,9 @@ test-textworld: ## run the tests of TextWorld, TextWorldExpress and ScienceWorld
 	.venv-textworld/bin/python -m pip install --quiet -c constraints.txt -e '.[dev,textworld,textworldexpress,scienceworld]'
 	AGENTGYM_REQUIRE_ENGINES=1 .venv-textworld/bin/python -m pytest tests/environments/test_textworld.py \
 		tests/environments/test_twx.py tests/environments/test_scienceworld.py
+
+test-docker: $(STAMP) ## run the Docker sandbox's tests beside a Docker engine of their own (root, docker.io; none skipped)
+	AGENTGYM_REQUIRE_DOCKER=1 scripts/dockerd run -- $(BIN)/python -m pytest tests/sandbox/test_docker_*.py $(TESTS)
 
 check: $(STAMP) ## lint, formatting, types, spelling
 	$(BIN)/ruff check .
