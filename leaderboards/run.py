@@ -160,11 +160,13 @@ def run(job: Job, player: Player, folder: Path) -> Entry:
         store.lock()
         for episode in store:
             ledger.add(episode)
+        before = len(ledger.played)
         _Session(job, player, ledger, store).play()
+    played = len(ledger.played) > before
     entry = make_entry(
         job.board, ledger, job.model, code_version=facts["code_version"], settings=facts["settings"],
         training=job.training, created=_now(), seconds=time.perf_counter() - begun, engine=player.name, file=EPISODES,
-        note="" if facts["code_version"] == code_version() else f"finished with {code_version()}",
+        note=f"finished with {code_version()}" if played and facts["code_version"] != code_version() else "",
     )  # fmt: skip
     write(folder / ENTRY, entry.to_json())
     return entry

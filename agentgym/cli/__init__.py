@@ -20,7 +20,9 @@ from agentgym.errors import AgentGymError, ConfigError, UnknownNameError, neares
 #: command -> (module, attribute, the line that ``agentgym --help`` shows)
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "train": ("train", "train", "Train an agent by a recipe."),
-    "eval": ("eval", "evaluate", "Measure a policy on an environment, with intervals."),
+    "eval": ("eval", "evaluate", "Measure a policy on a board or an environment, with intervals."),
+    "boards": ("leaderboard", "boards", "List the boards, or print one."),
+    "leaderboard": ("leaderboard", "leaderboard", "Entries of boards: add, verify, list, compare, build, serve."),
     "play": ("play", "play", "Play an environment yourself."),
     "view": ("view", "view", "Read stored episodes: as text, as a page, in the browser."),
     "credit": ("credit", "credit", "List credit modules; explain the credit of recorded episodes."),

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentgym.cli._board import Request, check_fixed, chosen_board, run_board
 from agentgym.cli.common import default_tasks, json_option, nearest_recipe_file, options, pairs, print_json, shown
 from agentgym.cli.train import check_names
-from agentgym.errors import ConfigError
+from agentgym.errors import ConfigError, UnknownNameError, unknown
 
 if TYPE_CHECKING:
     from agentgym.cli._pipeline import PromptNotes
     from agentgym.config.recipe import Recipe
+    from agentgym.environment import Environment
     from agentgym.evaluation import Report
     from agentgym.types import TaskSet
 
@@ -50,9 +52,23 @@ _settings = options(
     click.option("--judge-model", metavar="NAME", help="The judge's model."),
 )
 
+_board_settings = options(
+    click.option("--label", default="", help="Board: what its table calls the model."),
+    click.option("--max-tokens", type=click.IntRange(1), help="Board: stop after so many tokens, prompts included."),
+    click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help="Board: stop after so long."),
+    click.option("--max-cost", type=click.FloatRange(0, min_open=True), help="Board: stop at this cost."),
+    click.option("--price-in", type=click.FloatRange(0), help="Board: price of a million prompt tokens."),
+    click.option("--price-out", type=click.FloatRange(0), help="Board: price of a million sampled tokens."),
+    click.option("--engine", type=click.Choice(["local", "ray"]), default="local", help="Board: who plays."),
+    click.option("--engine-option", "engine_options", multiple=True, metavar="KEY=VALUE", help="Option of the engine."),
+)
+_ONLY_BOARDS = (
+    "label", "max_tokens", "max_seconds", "max_cost", "price_in", "price_out", "engine", "engine_options",
+)  # fmt: skip
 
-@click.command(short_help="Measure a policy on an environment, with intervals.")
-@click.argument("what", metavar="ENV_OR_RECIPE")
+
+@click.command(short_help="Measure a policy on a board or an environment, with intervals.")
+@click.argument("what", metavar="BOARD_OR_ENV_OR_RECIPE")
 @click.option("--model", required=True, help="Checkpoint folder, hub name, endpoint URL, random, expert or noop.")
 @_settings
 @click.option("--env-option", "env_options", multiple=True, metavar="KEY=VALUE", help="Option of the environment.")
@@ -68,7 +84,8 @@ _settings = options(
     "the first that has something for a turn.",
 )
 @click.option("--no-notes", is_flag=True, help="Leave out the notes that the checkpoint was trained with.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for report.json and the episodes.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the result and the episodes.")
+@_board_settings
 @json_option
 def evaluate(
     what: str,
@@ -83,12 +100,25 @@ def evaluate(
     as_json: bool,
     **settings: Any,
 ) -> int:
-    """Let MODEL attempt the tasks of an environment, or of a recipe's test set.
+    """Let MODEL attempt the tasks of a board, of an environment, or of a recipe's test set.
+
+    A board fixes everything but the model; its episodes and entry.json go to --out (default: runs/eval/BOARD/MODEL),
+    and the same command goes on where it was stopped. 'agentgym boards' lists them.
 
     Prompt layout, action format and limits are those of the recipe; for a checkpoint of a run, those it was trained
     with, and so are the notes that its credit parts put into prompts (lessons, subgoals), as they were then. An
     environment's errors count as failures and are shown; where no episode could be played the exit code is 1.
     """
+    given = {**settings, "env_options": env_options, "task_options": task_options}
+    board = chosen_board(what, given)
+    if board is not None:
+        check_fixed(board, given)
+        request = _request(board, model, model_options, overrides, out, settings)
+        recipe = _judged(settings)
+        return run_board(request, lambda folder: _notes(notes, no_notes, recipe, model, folder), as_json)
+    for name in _ONLY_BOARDS:
+        if settings.pop(name) not in (None, "", (), "local"):
+            raise ConfigError(f"--{name.replace('_', '-').rstrip('s')} is for boards; {what!r} is none")
     recipe = _recipe(what, model)
     recipe = _changed(recipe, settings, env_options, task_options, overrides)
     check_names(recipe, ("test",))
@@ -109,6 +139,35 @@ def evaluate(
 
         Console().print(report.table())
     return _errors(report)
+
+
+def _request(
+    board: str,
+    model: str,
+    model_options: tuple[str, ...],
+    overrides: tuple[str, ...],
+    out: Path | None,
+    settings: dict[str, Any],
+) -> Request:
+    from agentgym.leaderboards.limits import Budget
+
+    made = pairs(model_options, "--model-option")
+    made |= {name: settings[name] for name in ("price_in", "price_out") if settings[name] is not None}
+    if settings["max_cost"] is not None and not (made.get("price_in") or made.get("price_out")):
+        raise ConfigError("--max-cost needs the prices: --price-in and --price-out, per million tokens")
+    budget = Budget(settings["max_tokens"], settings["max_cost"], settings["max_seconds"])
+    return Request(
+        board, model, made, out, settings["seed"] or 0, settings["concurrency"] or 64, settings["label"], overrides,
+        budget, settings["engine"], pairs(settings["engine_options"], "--engine-option"),
+    )  # fmt: skip
+
+
+def _judged(settings: dict[str, Any]) -> Recipe:
+    """A recipe of defaults with the judge that the command line names: all that notes want of it."""
+    from agentgym.config.loader import recipe_from_dict
+
+    found = {name: settings[f"judge_{name}"] for name in ("url", "model") if settings[f"judge_{name}"]}
+    return recipe_from_dict({"judge": found}, "command line")
 
 
 def _errors(report: Report) -> int:
@@ -202,11 +261,10 @@ def _record(report: Report, notes: PromptNotes | None) -> dict[str, Any]:
 def _recipe(what: str, model: str) -> Recipe:
     """The settings: of the recipe named, else of the run that the checkpoint belongs to, else the defaults."""
     from agentgym.config.loader import load_recipe, recipe_from_dict, recipe_names
-    from agentgym.registry import environment_class
 
     if what in recipe_names() or what.endswith((".yaml", ".yml")):
         return load_recipe(what)
-    found = environment_class(what)
+    found = _class(what)
     trained = nearest_recipe_file(model)
     if trained is not None:
         click.echo(f"prompt, format and limits as in {trained}", err=True)
@@ -224,6 +282,20 @@ def _options(recipe: Recipe, model: str, given: tuple[str, ...]) -> dict[str, An
     if recipe.model.constrain and trained is not None and not {"constrain", "choice"} & found.keys():
         found["constrain"] = True
     return found
+
+
+def _class(what: str) -> type[Environment]:
+    """The environment; for an unknown name the error names the nearest boards too."""
+    from agentgym.leaderboards.catalogue import board_names
+    from agentgym.registry import environment_class, names
+
+    try:
+        return environment_class(what)
+    except UnknownNameError:
+        if ":" in what:
+            raise
+        hint = "Run 'agentgym boards' or 'agentgym envs' for all, or give module:Class."
+        raise unknown("board or environment", what, {*names(), *board_names()}, hint) from None
 
 
 def _environment(name: str, splits: tuple[str, ...]) -> dict[str, Any]:
