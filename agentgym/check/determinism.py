@@ -24,20 +24,19 @@ def check_determinism(probe: Probe) -> None:
     env = probe.make()
     for number, script in enumerate(scripts):
         probe.replay(env, scripts[number - 1])  # whatever happened before
-        again = probe.replay(env, script)
-        same = probe.same(
+        same = probe.plays_same(
             "not_repeatable",
+            env,
             script,
-            again,
             what="after another task in the same instance",
             expected="the same task and actions give the same episode after any earlier state",
             mend=f"let reset() set every attribute anew; {_MEND}",
         )
         other = probe.make()
-        same = same and probe.same(
+        same = same and probe.plays_same(
             "not_deterministic",
+            other,
             script,
-            probe.replay(other, script),
             what="in a new instance",
             expected="the same task and actions give the same episode in every instance",
             mend=_MEND,
@@ -63,10 +62,10 @@ def check_processes(probe: Probe, scripts: list[Script]) -> None:
             )
             return
         env = probe.make()
-        probe.same(
+        probe.plays_same(
             "process_dependent",
+            env,
             script,
-            probe.replay(env, script),
             what="in another process",
             expected="the same episode in every process",
             mend="sort what comes from sets; never use hash(), id(), the time or the process number",
@@ -114,24 +113,25 @@ def check_global_rng(probe: Probe) -> None:
     """No call draws from the process-wide generators, seeds them, or hangs on them."""
     with _kept():
         task = probe.panel[0]
-        env = _watched(probe, "the constructor", probe.make)
-        _watched(probe, "tasks", lambda: probe.tasks(env, task.split))
+        first = _watched(probe, "the constructor", probe.make)
+        _watched(probe, "tasks", lambda: probe.tasks(first, task.split))
+        probe.close(first)
         for script in probe.scripts:
             _reseed(1)
             if not _watch_episode(probe, script):
                 break
             _reseed(2)
-            again = probe.replay(env, script)
-            if not probe.same(
+            env = probe.make()  # a new one: what is left of an earlier episode is another finding
+            if not probe.plays_same(
                 "global_rng",
+                env,
                 script,
-                again,
                 what="with the global generators seeded otherwise",
                 expected="an episode that does not hang on the global generators",
                 mend=_MEND,
             ):
                 break
-        probe.close(env)
+            probe.close(env)
 
 
 def _watch_episode(probe: Probe, script: Script) -> bool:

@@ -57,10 +57,10 @@ def check_hostile(probe: Probe) -> None:
     for wrong in WRONG_TYPES:
         _wrong_type(probe, env, wrong, task)
     for script in probe.scripts:
-        if not probe.same(
+        if not probe.plays_same(
             "hostile_damage",
+            env,
             script,
-            probe.replay(env, script),
             what="after hostile actions",
             expected="after hostile actions a reset gives the same episodes as before",
             mend="let reset() set every attribute anew; change nothing before an action is understood",

@@ -15,6 +15,7 @@ from agentgym.registry import make
 from agentgym.rollouts.process import class_reference
 
 _THREADS = 4
+_INDEPENDENT = "an episode does not hang on others that run beside it"
 _MEND = "keep an episode's state in the instance (self), not in the class, in the module or in a shared default"
 
 
@@ -25,13 +26,14 @@ def check_interleaved(probe: Probe) -> None:
     episodes = [probe.playing(env, script) for env, script in zip(envs, scripts, strict=True)]
     seen: list[list[Any]] = [[] for _ in scripts]
     going = set(range(len(scripts)))
-    while going and not probe.late():
-        for k in sorted(going):
-            entry = next(episodes[k], None)
-            if entry is None:
-                going.discard(k)
-            else:
-                seen[k].append(entry)
+    with probe.blaming("not_independent", expected=_INDEPENDENT, mend=_MEND):
+        while going and not probe.late():
+            for k in sorted(going):
+                shown = next(episodes[k], None)
+                if shown is None:
+                    going.discard(k)
+                else:
+                    seen[k].append(shown)
     for script, entries in zip(scripts, seen, strict=True):
         whole = Script(script.task, script.actions, script.seen[: len(entries)]) if going else script
         if not probe.same(
@@ -39,7 +41,7 @@ def check_interleaved(probe: Probe) -> None:
             whole,
             entries,
             what="interleaved with another",
-            expected="an episode does not hang on others that run beside it",
+            expected=_INDEPENDENT,
             mend=_MEND,
         ):
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -98,6 +99,7 @@ class Probe:
         self.spec: EnvironmentSpec = self.cls.spec
         self._panel: list[Task] | None = None
         self._scripts: list[Script] | None = None
+        self._blame: tuple[str, str, str] | None = None
         self.begun = time.monotonic()
 
     # -- findings --------------------------------------------------------------------------------------------------
@@ -121,16 +123,23 @@ class Probe:
             raise
         except (Exception, SystemExit) as error:
             told = str(failed_code(what, error)).removesuffix(" --debug shows the whole traceback.")
-            name = what.partition(":")[0]
-            self.find(
-                "error",
-                f"raises_{name.partition('(')[0]}",
-                what,
-                expected=f"{name} returns what the contract says",
-                seen=told,
-                mend="mend the line named; step() must answer a bad action, with grounded=False",
+            name = what.partition(":")[0].partition("(")[0]
+            code, expected, mend = self._blame or (
+                f"raises_{name}",
+                f"{name} returns what the contract says",
+                "mend the line named; step() must answer a bad action, with grounded=False",
             )
+            self.find("error", code, what, expected=expected, seen=told, mend=mend)
             raise Stop from error
+
+    @contextmanager
+    def blaming(self, code: str, *, expected: str, mend: str) -> Iterator[None]:
+        """Within: an exception out of the environment is a finding of this kind, since alone it raised none."""
+        before, self._blame = self._blame, (code, expected, mend)
+        try:
+            yield
+        finally:
+            self._blame = before
 
     def make(self) -> Environment:
         """A new instance. What its constructor says about missing packages or data passes through."""
@@ -259,6 +268,12 @@ class Probe:
             yield entry(step.observation, step)
             if step.terminated:
                 return
+
+    def plays_same(self, code: str, env: Environment, script: Script, *, expected: str, mend: str, what: str) -> bool:
+        """Replay a script and compare; ``what`` says what is different this time."""
+        with self.blaming(code, expected=expected, mend=mend):
+            again = self.replay(env, script)
+        return self.same(code, script, again, expected=expected, mend=mend, what=what)
 
     def same(self, code: str, script: Script, again: Sequence[Any], *, expected: str, mend: str, what: str) -> bool:
         """Whether ``again`` is the script's episode; a finding at the first difference where not."""

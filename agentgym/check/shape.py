@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from typing import Any, Final
 
-from agentgym._episode_codec import json_problem
 from agentgym.check.probe import Probe, place
 from agentgym.environment import Environment
 from agentgym.seeding import python_rng
@@ -267,17 +266,6 @@ def _check_step(probe: Probe, step: Step, where: str, names: tuple[str, ...], re
             seen=f"{sorted(set(reached) - set(step.milestones))!r:.120} is gone",
             mend="keep what was reached in a set that reset() empties; list all of it in every step",
         )
-    if step.info:
-        problem = json_problem(dict(step.info))
-        if problem:
-            probe.find(
-                "error",
-                "info_json",
-                where,
-                expected="Step.info that JSON can hold",
-                seen=problem,
-                mend="use str, int, float, bool, None, lists and dictionaries of them",
-            )
     try:
         pickle.dumps(step)
     except Exception as error:

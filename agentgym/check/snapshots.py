@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, Final
 
 from agentgym.check.finding import quoted
 from agentgym.check.probe import Probe, Script, difference, entry, place
 from agentgym.environment import Environment
 from agentgym.errors import AgentGymError
 from agentgym.rollouts.handles import checked_observation
+
+_EXACTLY: Final = "restore() brings the state back exactly: the episode goes on as it went"
+_MEND: Final = "put all that step() reads and changes into the snapshot, copied, random generators included"
 
 
 def check_snapshots(probe: Probe) -> None:
@@ -86,9 +89,10 @@ def _continues(probe: Probe, env: Environment, script: Script, turn: int, state:
     back = probe.call(what, lambda: checked_observation(env.restore(state), "restore"))
     seen = [(*entry(back)[:3], *script.seen[turn][3:])]
     over = script.seen[turn][4]
-    for later, action in enumerate(() if over else script.actions[turn:], turn + 1):
-        step = probe.step(env, action, task, later)
-        seen.append(entry(step.observation, step))
+    with probe.blaming("snapshot_unfaithful", expected=_EXACTLY, mend=_MEND):
+        for later, action in enumerate(() if over else script.actions[turn:], turn + 1):
+            step = probe.step(env, action, task, later)
+            seen.append(entry(step.observation, step))
     found = difference(script.seen[turn:], seen)
     if found is None:
         return True
@@ -97,9 +101,9 @@ def _continues(probe: Probe, env: Environment, script: Script, turn: int, state:
         "error",
         "snapshot_unfaithful",
         f"{place(task, turn + after)}, restored at turn {turn} in {where}",
-        expected="restore() brings the state back exactly: the episode goes on as it went",
+        expected=_EXACTLY,
         seen=f"{name} was {quoted(a)}, now {quoted(b)}",
-        mend="put all that step() reads and changes into the snapshot, copied, random generators included",
+        mend=_MEND,
     )
     return False
 
