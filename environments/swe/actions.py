@@ -50,21 +50,19 @@ class Call:
 
 def parse(text: str) -> Call:
     """The one call in ``text``. Several calls, none, an unknown tool or argument: a Call with a problem."""
-    calls: list[tuple[int, Call]] = []
-    inside: list[tuple[int, int]] = []
-    for hit in [*_FUNCTION.finditer(text), *_JSON.finditer(text)]:
-        if any(start <= hit.start() < end for start, end in inside):
-            continue  # <function=..> within <tool_call>, as Qwen3-Coder writes it
-        inside.append(hit.span())
-        calls.append((hit.start(), _xml(hit) if hit.re is _FUNCTION else _json(hit[2])))
-    for hit in _FENCE.finditer(text):
-        if not any(start <= hit.start() < end for start, end in inside):
-            calls.append((hit.start(), Call("bash", {"command": hit[1]})))
+    calls: list[Call] = []
+    end = 0
+    hits = [hit for rule in (_FUNCTION, _JSON, _FENCE) for hit in rule.finditer(text)]
+    for hit in sorted(hits, key=lambda hit: hit.start()):
+        if hit.start() < end:
+            continue  # within the one before: <function=..> in <tool_call>, a shell block in a file's text
+        end = hit.end()
+        calls.append(_READERS[hit.re](hit))
     if len(calls) > 1:
         return Call(problem=f"{len(calls)} actions in one response; give exactly one")
     if not calls:
         return Call("submit") if text.strip().lower() == "submit" else Call(problem=_missing(text))
-    return _checked(calls[0][1])
+    return _checked(calls[0])
 
 
 def _missing(text: str) -> str:
@@ -88,7 +86,8 @@ def _xml(hit: re.Match[str]) -> Call:
     return Call(hit[1], arguments)
 
 
-def _json(text: str) -> Call:
+def _json(hit: re.Match[str]) -> Call:
+    text = hit[2]
     if found := _FUNCTION.search(text):
         return _xml(found)
     try:
@@ -106,6 +105,13 @@ def _json(text: str) -> Call:
     if not isinstance(arguments, dict):
         return Call(problem="the arguments of a tool call are a JSON object")
     return Call(data["name"], arguments)
+
+
+def _fence(hit: re.Match[str]) -> Call:
+    return Call("bash", {"command": hit[1]})
+
+
+_READERS: Final = {_FUNCTION: _xml, _JSON: _json, _FENCE: _fence}
 
 
 def _checked(call: Call) -> Call:
