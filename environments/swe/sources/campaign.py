@@ -43,7 +43,6 @@ def run(
     rules: Rules,
     out: Path,
     n: int,
-    seed: int,
     jobs: int = 1,
     resume: bool = True,
     tell: Callable[[int, Examined], None] | None = None,
@@ -53,7 +52,7 @@ def run(
     ``tell`` is called with every new verdict, in the order in which they come. Raises ConfigError where ``out`` or its
     log belongs to something else, DataError for a damaged log, SandboxError where the sandbox fails.
     """
-    head = {"log": "agentgym swe mutate", "seed": seed, "bugs": subject.digest(), "hide": rules.hide,
+    head = {"log": "agentgym swe mutate", "seed": subject.seed, "bugs": subject.digest(), "hide": rules.hide,
             "max_failing": rules.max_failing, "source": dict(rules.source), "requirements": list(subject.requirements),
             "passing": len(subject.baseline.passing)}  # fmt: skip
     log = log_path(out)
@@ -157,7 +156,7 @@ def _same_head(log: Path, line: str, head: dict[str, Any]) -> None:
         raise ConfigError(f"{log} is not a log of 'agentgym swe mutate'; choose another --out")
     if differing := [key for key in head if found.get(key) != json.loads(json.dumps(head[key]))]:
         raise ConfigError(
-            f"{log} is of a run with another {' and another '.join(differing)}: it cannot go on. Choose another --out, "
+            f"{log} is of a run with other {' and '.join(differing)}: it cannot go on. Choose another --out, "
             "or --fresh to start over"
         )
 

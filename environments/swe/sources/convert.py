@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.environments.swe.sources import images, r2e
+from agentgym.environments.swe.sources.layout import is_test
 from agentgym.environments.swe.sources.reverse import reverse_diff
 from agentgym.errors import DataError
 from agentgym.sandbox.grading.patches import make_diff, read_diff
@@ -61,7 +62,7 @@ def swe_smith(row: Mapping[str, Any]) -> dict[str, Any]:
     out["patch"] = reverse_diff(bug)
     out["test_files"] = files
     out["source"] = {"kind": "image", "name": _text(row, "repo"), "patch": bug}
-    out["env"] = {"image": images.checked(image), "setup": images.CONDA, "timeout": 1800,
+    out["env"] = {"image": images.swe_smith(image), "setup": images.CONDA, "timeout": 1800,
                   "test_cmd": f"{_PYTEST} {' '.join(files)}"}  # fmt: skip
     return out
 
@@ -97,6 +98,7 @@ def r2e_gym(row: Mapping[str, Any]) -> dict[str, Any]:
             raise DataError("expected_output_json: every test that passes with the fix passed before it, too")
     if parsed := _object(row, "parsed_commit_content") if row.get("parsed_commit_content") else {}:
         out["patch"] = _commit_diff(parsed)
+        out["base_commit"] = _text(parsed, "old_commit_hash")
     return out
 
 
@@ -116,7 +118,7 @@ def _commit_diff(parsed: Mapping[str, Any]) -> str:
             raise DataError("parsed_commit_content: a file_diff is no mapping")
         header = change.get("header") or {}
         path = str((header.get("file") or {}).get("path") or "") if isinstance(header, dict) else ""
-        if not path or not path.endswith(".py") or "test" in path:
+        if not path or is_test(path) or change.get("is_binary_file"):
             continue
         for key, side in (("old_file_content", before), ("new_file_content", after)):
             if isinstance(change.get(key), str) and change[key]:

@@ -24,6 +24,12 @@ def swe_gym(instance_id: str) -> str:
     return f"xingyaoww/sweb.eval.x86_64.{_escaped(instance_id, '_s_')}:latest"
 
 
+def swe_smith(image_name: str) -> str:
+    """SWE-smith: the row names its image; rows of 2025 without the account and with ``__``."""
+    name = checked(image_name)
+    return name if "/" in name else f"jyangballin/{_escaped(name, '_1776_')}"
+
+
 def _escaped(instance_id: str, escape: str) -> str:
     name = instance_id.replace("__", escape).lower()
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):

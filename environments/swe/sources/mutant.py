@@ -102,14 +102,14 @@ def _task(subject: Subject, edit: Edit, run: Probe, broken: dict[str, bytes], ru
         test_files=sorted(files | {path for path in broken if base.get(path) != broken[path]}),
         pythonpath=list(subject.layout.roots),
         source=Source(**rules.source, patch=make_diff(*_changed(subject.files, base))),
-        env=TaskEnv(requirements=list(subject.requirements), timeout=_timeout(subject.baseline.seconds)),
+        env=TaskEnv(requirements=list(subject.requirements), timeout=timeout_for(subject.baseline.seconds)),
         allow_globs=subject.layout.allow_globs,
         license=subject.layout.license,
         kind="mutation",
     )
 
 
-def _timeout(seconds: float) -> float:
+def timeout_for(seconds: float) -> float:
     """A round allowance for one run of all tests, the same on machines that differ a little in speed."""
     return next((limit for limit in (60.0, 120.0, 300.0) if seconds < limit / 20), 600.0)
 

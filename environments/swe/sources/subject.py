@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agentgym.environments.swe.sources import edits as edits_
 from agentgym.environments.swe.sources import venvs
@@ -26,6 +27,7 @@ class Subject:
     baseline: Baseline
     edits: tuple[edits_.Edit, ...]
     skipped: tuple[str, ...]
+    seed: int
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -68,15 +70,21 @@ def prepare(what: str, seed: int, extra: Sequence[str] = (), backend: str = "aut
     base = baseline(runtime, fetched.tree.files, layout, fetched.label)
     requirements = tuple(venvs.frozen(runtime.place))
     ordered = tuple(edits_.ordered(found, seed))
-    return Subject(fetched, layout, requirements, runtime, base, ordered, tuple(skipped))
+    return Subject(fetched, layout, requirements, runtime, base, ordered, tuple(skipped), seed)
 
 
-def folder_from(out: Path, folder: Path) -> str:
-    """``folder`` relative to the folder of the tasks file, as a task's source names it. Raises AgentGymError."""
+def source_of(subject: Subject, out: Path) -> dict[str, Any]:
+    """How tasks in the file ``out`` refer to the tree: fields of a Source. AgentGymError for a folder elsewhere."""
+    fetched = subject.fetched
+    if fetched.folder is None:
+        return {"kind": "sdist", "name": subject.layout.name, "version": fetched.version, "sha256": fetched.sha256}
     try:
-        return folder.resolve().relative_to(out.resolve().parent).as_posix()
+        relative = fetched.folder.relative_to(out.resolve().parent).as_posix()
     except ValueError:
+        relative = ""
+    if relative in ("", "."):
         raise AgentGymError(
-            f"{out}: tasks made of a folder refer to it, so it must lie below the tasks file's own folder; "
-            f"{folder} does not. Write the file beside it, or give an archive."
-        ) from None
+            f"{out}: tasks made of a folder refer to it, so the folder must lie below the tasks file's own; "
+            f"{fetched.folder} does not. Write the file beside the folder, or give an archive."
+        )
+    return {"kind": "inline", "folder": relative, "sha256": fetched.sha256}
