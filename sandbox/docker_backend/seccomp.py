@@ -38,6 +38,18 @@ def _rule(names: list[str], error: int = errno.EPERM, **compare: Any) -> dict[st
     return rule
 
 
+def _socket_rules() -> list[dict[str, Any]]:
+    """Only the families that stay, and of AF_NETLINK only routing (protocol 0): not audit, netfilter, crypto..."""
+    rules = [
+        _rule(["socket"], index=0, value=number, op="SCMP_CMP_EQ")
+        for number in range(max(_FAMILIES))
+        if number not in _FAMILIES
+    ]
+    rules.append(_rule(["socket"], index=0, value=max(_FAMILIES), op="SCMP_CMP_GT"))
+    netlink = {"index": 0, "value": max(_FAMILIES), "op": "SCMP_CMP_EQ"}
+    return [*rules, {**_rule(["socket"]), "args": [netlink, {"index": 2, "value": 0, "op": "SCMP_CMP_NE"}]}]
+
+
 def _fifo_only() -> list[dict[str, Any]]:
     """mknod stays for FIFOs, which need no capability: block and character devices are refused by their file type."""
     kinds = (0x2000, 0x6000)  # S_IFCHR, S_IFBLK
@@ -61,10 +73,7 @@ def profile() -> str:
     rules += [
         _rule(["clone"], index=0, value=bit, valueTwo=bit, op="SCMP_CMP_MASKED_EQ") for bit in _NAMESPACES if bit > 0xFF
     ]
-    for number in range(max(_FAMILIES)):
-        if number not in _FAMILIES:
-            rules.append(_rule(["socket"], index=0, value=number, op="SCMP_CMP_EQ"))
-    rules.append(_rule(["socket"], index=0, value=max(_FAMILIES), op="SCMP_CMP_GT"))
+    rules += _socket_rules()
     rules += [
         _rule(["ioctl"], index=1, value=0xFFFFFFFF, valueTwo=request, op="SCMP_CMP_MASKED_EQ") for request in _TYPING
     ]

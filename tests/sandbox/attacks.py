@@ -161,7 +161,8 @@ def many_memory_hogs(box: Box) -> None:
 @attack
 def shared_memory_hog(box: Box) -> None:
     """Memory that no process maps: files of memory-backed folders and of memfd."""
-    done = box.python("""
+    done = box.python(
+        """
         import os
         held = []
         for _ in range(40):
@@ -169,7 +170,9 @@ def shared_memory_hog(box: Box) -> None:
             for _ in range(50):
                 os.write(held[-1], bytes(2**20))
         print("held")
-    """, limits=Limits(timeout=30, memory=256 * MIB))
+    """,
+        limits=Limits(timeout=30, memory=256 * MIB),
+    )
     if "memory" in box.groups:
         assert done.oom
         assert "held" not in done.output
@@ -178,7 +181,9 @@ def shared_memory_hog(box: Box) -> None:
 @attack
 def disk_fill(box: Box) -> None:
     """The workspace has a size; a full one stays readable, and the next command can clear it up."""
-    done = box.sandbox.run("for i in $(seq 40); do head -c 30000000 /dev/zero > fill$i || break; done; du -sb . | cut -f1", 60)
+    done = box.sandbox.run(
+        "for i in $(seq 40); do head -c 30000000 /dev/zero > fill$i || break; done; du -sb . | cut -f1", 60
+    )
     used = int(done.output.split()[-1]) if done.killed is None else 0
     assert used <= 260 * MIB, done
     assert "No space left" in done.output or done.killed == "workspace" or done.oom
@@ -198,7 +203,8 @@ def long_file(box: Box) -> None:
 @attack
 def inode_fill(box: Box) -> None:
     """Names are counted."""
-    done = box.python("""
+    done = box.python(
+        """
         import os
         count = 0
         try:
@@ -209,7 +215,9 @@ def inode_fill(box: Box) -> None:
             print(count, error.strerror)
         else:
             print("all")
-    """, 60)
+    """,
+        60,
+    )
     assert "No space left" in done.output or done.killed or done.oom, done
     box.sandbox.run("rm -rf many", 60)
 
@@ -267,7 +275,8 @@ def endless_line(box: Box) -> None:
 @attack
 def control_characters(box: Box) -> None:
     """Nothing in the text can drive a terminal, hide, or turn a line around; the bytes are kept."""
-    data = b"\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b]8;;http://x\x1b\\link \0 \xff\xfe \xe2\x80\xae rtl \xc2\x9b5m \x08\x7f\r\nend\xf3\xa0\x81\x81"
+    data = b"\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b]8;;http://x\x1b\\link \0 \xff\xfe \xe2\x80\xae rtl \xc2\x9b5m"
+    data += b" \x08\x7f\r\nend\xf3\xa0\x81\x81"
     box.sandbox.write("bytes", data)
     done = box.sandbox.run("cat bytes", 20)
     assert done.raw == data
@@ -332,15 +341,17 @@ def kernel_files(box: Box) -> None:
         written, told = [], {}
         for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/vm/drop_caches",
                      "/proc/sys/kernel/sysrq", "/proc/sysrq-trigger", "/dev/kmsg", "/dev/mem", "/proc/1/oom_score_adj",
-                     "/proc/1/mem", "/sys/kernel/uevent_helper", "/sys/fs/cgroup/cgroup.procs", "/proc/irq/default_smp_affinity"):
+                     "/proc/1/mem", "/sys/kernel/uevent_helper", "/sys/fs/cgroup/cgroup.procs",
+                     "/proc/irq/default_smp_affinity"):
             try:
                 with open(path, "r+b", buffering=0) as file:
                     file.write(b"1")
                 written.append(path)
             except OSError:
                 pass
-        for path in ("/proc/kcore", "/proc/keys", "/proc/kallsyms", "/proc/cmdline", "/proc/1/environ", "/proc/1/cmdline",
-                     "/proc/timer_list", "/dev/kmsg", "/proc/1/root/etc/shadow", "/proc/1/cwd/etc/shadow"):
+        for path in ("/proc/kcore", "/proc/keys", "/proc/kallsyms", "/proc/cmdline", "/proc/1/environ",
+                     "/proc/1/cmdline", "/proc/timer_list", "/dev/kmsg", "/proc/1/root/etc/shadow",
+                     "/proc/1/cwd/etc/shadow"):
             try:
                 with open(path, "rb", buffering=0) as file:
                     told[path] = file.read(2000).decode("latin-1")
@@ -371,8 +382,9 @@ def host_files(box: Box) -> None:
         os.environ["AGENTGYM_TEST_SECRET"] = "SECRET-0815"
         try:
             done = box.sandbox.run(
-                f"cat {canary.name} /etc/shadow /etc/hostname /root/.bashrc /etc/machine-id; env; ls -A /root /home /srv /mnt; "
-                "ls -l /proc/self/fd | tail -n +5", 20,
+                f"cat {canary.name} /etc/shadow /etc/hostname /root/.bashrc /etc/machine-id; env; "
+                "ls -A /root /home /srv /mnt; ls -l /proc/self/fd | tail -n +5",
+                20,
             )
         finally:
             del os.environ["AGENTGYM_TEST_SECRET"]
@@ -450,22 +462,25 @@ PROBES = """
         "io_uring_setup": call(425, 8, buffer), "userfaultfd": call(323, 0),
         "open_by_handle_at": call(304, -100, buffer, 0), "init_module": call(175, buffer, 10, b""),
         "finit_module": call(313, 0, b"", 0), "kexec_load": call(246, 0, 0, 0, 0), "reboot": call(169, 0, 0, 0, 0),
-        "swapon": call(167, b"/tmp/x", 0), "x32": call(0x40000000 | 39), "setuid": call(105, 0), "setgid": call(106, 0),
+        "swapon": call(167, b"/tmp/x", 0), "setuid": call(105, 0), "setgid": call(106, 0),
         "mknod device": call(133, b"/tmp/device", 0o020600, 259), "sethostname": call(170, b"x", 1),
         "iopl": call(172, 3), "process_vm_readv": call(310, 1, buffer, 1, buffer, 1, 0),
         "TIOCSTI": call(16, 0, 0x5412, buffer), "TIOCSTI high": call(16, 0, 0x100005412, buffer),
-        "fsopen": call(430, b"tmpfs", 0), "open_tree": call(428, -100, b"/", 1), "move_mount": call(429, -100, b"/", -100, b"/tmp", 0),
+        "fsopen": call(430, b"tmpfs", 0), "open_tree": call(428, -100, b"/", 1),
+        "move_mount": call(429, -100, b"/", -100, b"/tmp", 0),
         "mount_setattr": call(442, -100, b"/", 0, buffer, 32), "syslog": call(103, 3, buffer, 100),
         "acct": call(163, b"/tmp/x"), "settimeofday": call(164, buffer, 0), "clock_settime": call(227, 0, buffer),
         "fanotify_init": call(300, 0, 0), "quotactl": call(179, 0, b"/", 0, 0), "pidfd_getfd": call(438, 0, 0, 0),
     }
-    child = os.fork()
-    if child == 0:  # getpid by the 32-bit gate
+    def by_gate():  # getpid, as a 32-bit program calls it
         code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         code.write(b"\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3")
-        address = ctypes.addressof(ctypes.c_char.from_buffer(code))
-        os._exit(0 if ctypes.CFUNCTYPE(ctypes.c_int)(address)() > 0 else 1)
-    found["32-bit call"] = [-1 if os.waitpid(child, 0)[1] else 0, 1]
+        return ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+    for name, function in {"32-bit call": by_gate, "x32": lambda: call(0x40000000 | 39)[0]}.items():
+        child = os.fork()  # which the filter may also kill
+        if child == 0:
+            os._exit(0 if function() > 0 else 1)
+        found[name] = [-1 if os.waitpid(child, 0)[1] else 0, 1]
     import multiprocessing, threading
     threading.Thread(target=lambda: None).start()
     with multiprocessing.get_context("fork").Pool(1) as pool:
@@ -497,8 +512,9 @@ def raised_rights(box: Box) -> None:
     """Programs with the setuid bit, su, and sandboxes within the sandbox gain nothing."""
     done = box.sandbox.run(
         "cp /usr/bin/id own && chmod u+s,g+s own && ./own -u; su -c id root </dev/null; mount; passwd -d root; "
-        "unshare -Ur id -u; bwrap --ro-bind / / id; nsenter -t 1 -m id; cat /proc/self/status | grep -E 'CapEff|NoNewPrivs'; "
-        "id -u; rm -f own", 20,
+        "unshare -Ur id -u; bwrap --ro-bind / / id; nsenter -t 1 -m id; "
+        "cat /proc/self/status | grep -E 'CapEff|NoNewPrivs'; id -u; rm -f own",
+        20,
     )
     assert "uid=0" not in done.output
     assert "CapEff:\t0000000000000000" in done.output
@@ -516,7 +532,8 @@ def odd_files(box: Box) -> None:
         os.mkfifo("fifo")
         socket.socket(socket.AF_UNIX).bind("socket")
         open("sparse", "wb").truncate(60 * 2**20)
-        os.symlink("loop", "loop"); os.symlink("/dev/zero", "zero"); os.symlink("/etc/passwd", "passwd"); os.symlink("/", "root")
+        os.symlink("loop", "loop"); os.symlink("/dev/zero", "zero"); os.symlink("/", "root")
+        os.symlink("/etc/passwd", "passwd")
         open("n" * 200, "w").close()
         os.mkdir("closed"); open("closed/x", "w").close(); os.chmod("closed", 0)
         open(b"\xff\xfe.txt", "w").write("bytes")
