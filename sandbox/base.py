@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import posixpath
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -148,6 +149,21 @@ class Sandbox(ABC):
 
         ``select`` says which paths are read; folders named ``.git`` are left out. Raises SandboxError above a bound.
         """
+
+    def listing(self, path: str = "", depth: int = 2, limit: int = 500) -> list[str]:
+        """The first ``limit`` names below a folder of the workspace, sorted, folders with a slash at the end.
+
+        Names inside ``.git`` are left out. Raises SandboxError where there is no such folder.
+        """
+        folder = f"{self.workspace}/{self.relative(path)}".rstrip("/")
+        find = (
+            f"cd {shlex.quote(folder)} && find . -mindepth 1 -maxdepth {depth} "
+            r"\( -type d -exec printf '%s/\0' {} \; -o -print0 \) | sort -z | grep -zv '/\.git/.' | head -z -n "
+        )
+        done = self.run(find + str(limit))
+        if done.exit_code:
+            raise SandboxError(f"{path or '.'}: no such folder")
+        return [name.removeprefix("./") for name in done.raw.decode("utf-8", "surrogateescape").split("\0") if name]
 
     @abstractmethod
     def close(self) -> None:

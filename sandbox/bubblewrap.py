@@ -16,13 +16,13 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from agentgym.sandbox import cgroups, seccomp, users
-from agentgym.sandbox.base import MIB, READ_LIMIT, Limits, Result, Sandbox, SandboxError
+from agentgym.sandbox.base import MIB, Limits, Result, SandboxError
 from agentgym.sandbox.bwrap_arguments import arguments, etc, inner
+from agentgym.sandbox.folders import FolderSandbox
 from agentgym.sandbox.output import Capture
 from agentgym.sandbox.piping import Ended, pipes, pump
 from agentgym.sandbox.pool import Pool, Runner, pool
@@ -96,7 +96,7 @@ def describe() -> str:
     return f"{program()}, {mode}; {groups}{size}"
 
 
-class BubblewrapSandbox(Sandbox):
+class BubblewrapSandbox(FolderSandbox):
     """Commands under bubblewrap. ``network`` is not an option: there is none inside but an own loopback."""
 
     backend: ClassVar[str] = "bubblewrap"
@@ -106,7 +106,6 @@ class BubblewrapSandbox(Sandbox):
         for source in self.mounts:
             if not os.path.exists(source):
                 raise SandboxError(f"sandbox mount {source!r}: there is no such file or folder on this machine")
-        self._files: Workspace | None = None
         self._lock = threading.Lock()
         self._running: set[Runner] = set()
 
@@ -131,11 +130,6 @@ class BubblewrapSandbox(Sandbox):
             raise
         self._files = Workspace(fd, self._uid if self._root else None)
         self._folder = os.path.join(self._pool.base, self._name)
-
-    def _started(self) -> Workspace:
-        if self._files is None:
-            raise SandboxError("this sandbox is not started: use it in a 'with' block, or call start()")
-        return self._files
 
     def run(
         self,
@@ -168,7 +162,7 @@ class BubblewrapSandbox(Sandbox):
             if clean:
                 self._pool.give_back(runner)
             else:
-                runner.close()
+                self._pool.drop(runner)
 
     def _run(
         self, runner: Runner, command: bytes, limits: Limits, env: Mapping[str, str], stdin: bytes, cwd: str | None
@@ -198,24 +192,6 @@ class BubblewrapSandbox(Sandbox):
             return 0
         status = os.fstatvfs(self._started().root)
         return -(-(status.f_blocks - status.f_bfree) * status.f_frsize // MIB) * MIB
-
-    def read(self, path: str, limit: int = READ_LIMIT) -> bytes:
-        """A regular file of the workspace."""
-        return self._started().read(self.relative(path), limit)
-
-    def write(self, path: str, data: bytes, mode: int | None = None) -> None:
-        """Write a file of the workspace."""
-        self._started().write(self.relative(path), data, mode)
-
-    def load(self, tree: Mapping[str, bytes] | Path) -> None:
-        """Fill the workspace."""
-        self._started().load(tree, self.relative)
-
-    def export(
-        self, select: Callable[[str], bool] | None = None, *, max_files: int = 20_000, max_bytes: int = 256 * MIB
-    ) -> dict[str, bytes]:
-        """Regular files of the workspace."""
-        return self._started().export(select, max_files, max_bytes)
 
     def close(self) -> None:
         """Kill what runs, and remove the workspace."""

@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import importlib
 import json
+import logging
 import os
 import stat
 import tempfile
@@ -85,11 +86,13 @@ class Registration:
         self.fd = os.open(draft, flags, 0o600)
         fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.path = self.folder / f"{self.id}.run"
+        self._noted: list[str] = []
         os.rename(draft, self.path)
 
     def note(self, kind: str, path: str) -> None:
         """Say, before it is made, what is about to be made: ``folder`` or ``cgroup``. The id must be in its name."""
         assert self.id in os.path.basename(path), path
+        self._noted.append(path)
         os.write(self.fd, json.dumps([kind, path]).encode() + b"\n")
 
     def forget(self) -> None:
@@ -99,10 +102,10 @@ class Registration:
             self.fd = -1
 
     def close(self) -> None:
-        """This process has removed all that it made."""
+        """This process ends. Its file stays where something that it made is still there, for the next reaper."""
         if self.fd >= 0:
-            with contextlib.suppress(FileNotFoundError):
-                self.path.unlink()
+            if not any(map(os.path.lexists, self._noted)):
+                self.path.unlink(missing_ok=True)
             self.forget()
 
 
@@ -185,6 +188,18 @@ def reap(hooks: Sequence[str] = ()) -> list[str]:
                 path.unlink(missing_ok=True)
     _old_drafts(folder)
     return done
+
+
+_reaped_by = 0
+
+
+def reap_once() -> None:
+    """Reap at the start of a process's first sandbox. Raises SandboxError where there is no state folder."""
+    global _reaped_by
+    if _reaped_by != os.getpid():
+        _reaped_by = os.getpid()
+        for line in reap():
+            logging.getLogger(__name__).info("leftover of a killed run: %s", line)
 
 
 def _hook(name: str, dead: Callable[[str], bool]) -> list[str]:

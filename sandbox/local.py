@@ -10,13 +10,14 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
-from pathlib import Path
+import weakref
+from collections.abc import Mapping
 from typing import ClassVar
 
 from agentgym.errors import ConfigError
 from agentgym.sandbox import leftovers
-from agentgym.sandbox.base import MIB, READ_LIMIT, Limits, Result, Sandbox, SandboxError
+from agentgym.sandbox.base import Limits, Result
+from agentgym.sandbox.folders import FolderSandbox
 from agentgym.sandbox.output import Capture
 from agentgym.sandbox.piping import pipes, pump
 from agentgym.sandbox.workspace import Workspace, remove_tree
@@ -36,6 +37,12 @@ def _shell() -> str:
     return next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "")
 
 
+def _remove(folder: str, pid: int) -> None:
+    """Remove a workspace, unless this is a forked child of the process that made it."""
+    if os.getpid() == pid:
+        remove_tree(folder)
+
+
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """SIGKILL to the command's process group."""
     try:
@@ -44,7 +51,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
-class LocalSandbox(Sandbox):
+class LocalSandbox(FolderSandbox):
     """Plain subprocesses. ``workspace`` is a temporary folder of the host; mounts are links into it or refused."""
 
     backend: ClassVar[str] = "unsafe-local"
@@ -60,22 +67,17 @@ class LocalSandbox(Sandbox):
         super().__init__(limits, mounts)
         if mounts:
             raise ConfigError("sandbox backend 'unsafe-local' has no mounts: commands see the host's own paths")
-        self._files: Workspace | None = None
 
     def start(self) -> None:
         """Make the temporary folder."""
         if self._files is None:
-            leftovers.reap()
+            leftovers.reap_once()
             run = leftovers.current()
             self.workspace = os.path.join(tempfile.gettempdir(), f"agentgym-{run.id}-{os.urandom(4).hex()}")
             run.note("folder", self.workspace)
             os.mkdir(self.workspace, 0o700)
+            self._remove = weakref.finalize(self, _remove, self.workspace, os.getpid())
             self._files = Workspace(os.open(self.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-
-    def _started(self) -> Workspace:
-        if self._files is None:
-            raise SandboxError("this sandbox is not started: use it in a 'with' block, or call start()")
-        return self._files
 
     def run(
         self,
@@ -119,27 +121,9 @@ class LocalSandbox(Sandbox):
             killed=ended.killed,
         )
 
-    def read(self, path: str, limit: int = READ_LIMIT) -> bytes:
-        """A regular file of the workspace."""
-        return self._started().read(self.relative(path), limit)
-
-    def write(self, path: str, data: bytes, mode: int | None = None) -> None:
-        """Write a file of the workspace."""
-        self._started().write(self.relative(path), data, mode)
-
-    def load(self, tree: Mapping[str, bytes] | Path) -> None:
-        """Fill the workspace."""
-        self._started().load(tree, self.relative)
-
-    def export(
-        self, select: Callable[[str], bool] | None = None, *, max_files: int = 20_000, max_bytes: int = 256 * MIB
-    ) -> dict[str, bytes]:
-        """Regular files of the workspace."""
-        return self._started().export(select, max_files, max_bytes)
-
     def close(self) -> None:
         """Remove the temporary folder."""
         files, self._files = self._files, None
         if files is not None:
             files.close()
-            remove_tree(self.workspace)
+            self._remove()

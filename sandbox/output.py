@@ -25,6 +25,12 @@ def clean(text: str) -> str:
     return _SUSPECT.sub(_escaped, text)
 
 
+def escape(text: str) -> str:
+    """``text`` with all control, format, bidi and unassigned characters escaped but newlines and tabs: for files,
+    where what is hidden matters."""
+    return _SUSPECT.sub(_escaped, text)
+
+
 def _escaped(match: re.Match[str]) -> str:
     character = match[0]
     if unicodedata.category(character) in _HIDDEN:

@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -44,6 +45,13 @@ class Runner:
     def __init__(self, connection: socket.socket, group: Group) -> None:
         self.connection = connection
         self.group = group
+
+    @property
+    def alive(self) -> bool:
+        """Whether an idle runner still listens."""
+        poller = select.poll()
+        poller.register(self.connection, select.POLLIN)
+        return not poller.poll(0)
 
     def send(self, message: dict[str, Any], fds: list[int]) -> None:
         """Ask for a run. Raises SandboxError where the runner is gone."""
@@ -84,6 +92,7 @@ class Pool:
         self._lock = threading.Lock()
         self._count = 0
         self._idle: list[Runner] = []
+        self._all: set[Runner] = set()
         self.base = os.path.join(self.run.folder, f"agentgym-{self.run.id}")
         why = self._launch("private")
         self.private = not why
@@ -159,9 +168,14 @@ class Pool:
 
     def take(self) -> Runner:
         """An idle runner, or a new one."""
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
+        while True:
+            with self._lock:
+                runner = self._idle.pop() if self._idle else None
+            if runner is None:
+                break
+            if runner.alive:
+                return runner
+            self.drop(runner)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._ask({"op": "runner"}, [theirs.fileno()])
@@ -170,19 +184,29 @@ class Pool:
             raise
         finally:
             theirs.close()
-        return Runner(ours, Group(f"agentgym-{self.run.id}-{self.name()}", self.run.note))
+        runner = Runner(ours, Group(f"agentgym-{self.run.id}-{self.name()}", self.run.note))
+        with self._lock:
+            self._all.add(runner)
+        return runner
 
     def give_back(self, runner: Runner) -> None:
         """The command has ended, and nothing of it is left."""
         with self._lock:
             self._idle.append(runner)
 
-    def close(self) -> None:
-        """End the runners and the keeper; its mounts go with it."""
+    def drop(self, runner: Runner) -> None:
+        """End a runner, with what it runs."""
         with self._lock:
-            idle, self._idle = self._idle, []
-        for runner in idle:
-            runner.close()
+            self._all.discard(runner)
+        runner.close()
+
+    def close(self) -> None:
+        """End the runners, with what they run, and the keeper; its mounts go with it."""
+        with self._lock:
+            runners = list(self._all)
+            self._idle.clear()
+        for runner in runners:
+            self.drop(runner)
         self._control.close()
         try:
             self._process.wait(_PATIENCE)
@@ -195,7 +219,7 @@ class Pool:
         """Give up the parent's connections in a forked child, so that they end with the parent."""
         with contextlib.suppress(OSError):
             self._control.close()
-        for runner in self._idle:
+        for runner in self._all:
             runner.connection.close()
         self._process.returncode = 0  # not our child
 
@@ -212,7 +236,7 @@ def pool() -> Pool:
             _pool.close()
             _pool = None
         if _pool is None:
-            leftovers.reap()
+            leftovers.reap_once()
             _pool = Pool()
         return _pool
 

@@ -151,10 +151,10 @@ class Workspace:
             finally:
                 os.close(parent)
 
-    def entries(self, below: str = "", skip: tuple[str, ...] = ()) -> Iterator[Entry]:
+    def entries(self, below: str = "", skip: tuple[str, ...] = (), depth: int = MAX_DEPTH) -> Iterator[Entry]:
         """Every name below a folder, depth first, sorted; folders called as in ``skip`` are not entered.
 
-        Nor are those that are too deep, may not be read, or changed meanwhile.
+        Nor are those below ``depth`` levels, or that may not be read or changed meanwhile.
         """
         stack = [below]
         while stack:
@@ -171,7 +171,7 @@ class Workspace:
                 for entry in self._folder(fd, folder):
                     yield entry
                     name = posixpath.basename(entry.path)
-                    if entry.kind == "folder" and name not in skip and entry.depth < MAX_DEPTH:
+                    if entry.kind == "folder" and name not in skip and entry.depth < depth:
                         deeper.append(entry.path)
             finally:
                 os.close(fd)
@@ -186,6 +186,17 @@ class Workspace:
                 path = f"{folder}/{name}" if folder else name
                 found.append(Entry(path, _kind(status.st_mode), status.st_size, status.st_nlink, depth))
         return found
+
+    def listing(self, below: str, depth: int, limit: int) -> list[str]:
+        """The first names below a folder, at most ``depth`` levels down, folders with a slash. Raises SandboxError."""
+        first = below.count("/") + 1 if below else 0
+        found = []
+        for entry in self.entries(below, skip=(".git",), depth=first + depth):
+            name = entry.path[len(below) :].lstrip("/")
+            found.append(f"{name}/" if entry.kind == "folder" else name)
+            if len(found) >= 20 * limit:
+                break
+        return sorted(found)[:limit]
 
     def export(self, select: Callable[[str], bool] | None, max_files: int, max_bytes: int) -> dict[str, bytes]:
         """Regular files with one link, path -> content. Raises SandboxError above a bound."""

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "view": ("view", "view", "Read stored episodes: as text, as a page, in the browser."),
     "credit": ("credit", "credit", "List credit modules; explain the credit of recorded episodes."),
     "report": ("report", "report", "Write a run's report.html."),
+    "new": ("new", "new", "Write a package with an environment or a credit module of your own."),
     "check": ("check", "check", "Check that an environment keeps the contract."),
     "envs": ("listings", "envs", "List the environments."),
     "recipes": ("listings", "recipes", "List the shipped recipes, or print one."),
@@ -34,6 +35,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "generate": ("tasks", "generate", "Write generated ALFWorld games to a folder."),
     "serve": ("serve", "serve", "Serve a corpus to search environments over HTTP."),
     "model": ("model", "model", "Make small models."),
+    "swe": ("swe", "swe", "Make, read and prove software-engineering tasks."),
+    "clean": ("clean", "clean", "Remove what killed runs left: processes, cgroups, containers, folders."),
     "doctor": ("doctor", "doctor", "Check this machine, with the line that fixes each finding."),
 }
 

@@ -36,6 +36,7 @@ def doctor(as_json: bool) -> int:
         *_torch(),
         _threads(),
         *_data(),
+        *_sandboxes(),
         _disk(),
     ]
     if as_json:
@@ -132,6 +133,18 @@ def _data() -> list[Finding]:
             found.append(Finding(f"alfworld {split}", "ok", f"{len(make('alfworld').tasks(split))} games"))
         except (AgentGymError, ImportError, OSError) as error:
             found.append(Finding(f"alfworld {split}", "note", str(error).splitlines()[0]))
+    return found
+
+
+def _sandboxes() -> list[Finding]:
+    """The sandbox backends, tried. A failing one's detail is the reason, then the fix after a semicolon."""
+    from agentgym.sandbox import backends
+
+    found = []
+    for backend in backends():
+        reason, _, fix = ("", "", "") if backend.works else backend.detail.partition("; ")
+        seen = backend.detail if backend.works else reason
+        found.append(Finding(f"sandbox {backend.name}", "ok" if backend.works else "note", seen, fix))
     return found
 
 
