@@ -6,7 +6,8 @@ Anything else (concurrency, worker processes, deadlines, records) is built aroun
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from agentgym.errors import AgentGymError

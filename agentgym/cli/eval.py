@@ -272,7 +272,7 @@ def _recipe(what: str, model: str) -> Recipe:
         if recipe.env.name == what:
             return recipe
         return recipe_from_dict({**recipe.model_dump(), "env": _environment(what, found.spec.splits)}, str(trained))
-    return recipe_from_dict({"env": _environment(what, found.spec.splits)})
+    return recipe_from_dict({**found.spec.recipe, "env": _environment(what, found.spec.splits)})
 
 
 def _options(recipe: Recipe, model: str, given: tuple[str, ...]) -> dict[str, Any]:
