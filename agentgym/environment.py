@@ -27,6 +27,8 @@ class EnvironmentSpec:
     ``action_help``  one paragraph that tells a policy which actions exist
     ``kinds``        task types, in the order tables show them
     ``expert_success``  share of the tasks that the expert is known to solve, 0 to 1; ``agentgym check`` holds it to that
+    ``recipe``       sections of a recipe (``format``, ``limits``, ``prompt``) that an evaluation without a recipe takes
+                     in place of the general defaults, for environments whose actions are longer than a line
     """
 
     name: str
@@ -39,6 +41,7 @@ class EnvironmentSpec:
     kinds: tuple[str, ...] = ()
     description: str = ""
     expert_success: float = 1.0
+    recipe: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not self.name:
