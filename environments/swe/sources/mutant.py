@@ -81,17 +81,22 @@ def _dropped(subject: Subject, run: Probe, tests: frozenset[str], rules: Rules) 
     return None
 
 
+def instance_id(subject: Subject, edit: Edit) -> str:
+    """A durable name that says nothing about the bug: the same tree and edit give the same one."""
+    text = f"{subject.fetched.sha256}:{edit.path}:{edit.start}:{edit.end}:{edit.new.hex()}"
+    return f"{subject.fetched.label}.{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
 def _task(subject: Subject, edit: Edit, run: Probe, broken: dict[str, bytes], rules: Rules) -> SWETask:
     passing = set(subject.baseline.passing)
     failing = sorted(run.failed & passing)
     base = without_tests(broken, failing) if rules.hide else broken
     fixed = {edit.path: subject.files[edit.path]}
     test_patch = make_diff(*_changed(base, broken))
-    digest = hashlib.sha256(f"{subject.fetched.sha256}:{edit.path}:{edit.start}:{edit.new.hex()}".encode()).hexdigest()
     name = subject.fetched.name
     files = {split_id(test)[0] for test in subject.baseline.passing}
     return SWETask(
-        instance_id=f"{subject.fetched.label}.{digest[:10]}",
+        instance_id=instance_id(subject, edit),
         repo=name,
         version=subject.layout.version or subject.fetched.version,
         patch=make_diff({edit.path: broken[edit.path]}, fixed),
