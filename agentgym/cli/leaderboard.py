@@ -224,3 +224,24 @@ def serve(folder: Path | None, host: str, port: int) -> None:
     from agentgym.leaderboards.site import serve as serve_site
 
     serve_site(entries_folder(folder), host=host, port=port)
+
+
+@leaderboard.command(short_help="Entries of the credit board from a result file of the credit bench.")
+@click.argument("results", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_entries
+@click.option("--board", "board_name", default="credit-bench", show_default=True, help="Credit board, by name or file.")
+def credit(results: Path, folder: Path | None, board_name: str) -> None:
+    """Make an entry for each method in RESULTS, which benchmarks/credit/bench.py wrote; earlier ones are replaced."""
+    from agentgym.leaderboards.catalogue import load_board
+    from agentgym.leaderboards.collection import DEFAULT
+    from agentgym.leaderboards.credit import credit_entries, read_results
+    from agentgym.leaderboards.identity import file_name
+    from agentgym.leaderboards.run import write
+
+    board = load_board(board_name)
+    place = (folder or DEFAULT) / board.name
+    made = list(credit_entries(read_results(results), board))
+    for entry in made:
+        write(place / f"{file_name(entry.model.label)}.json", entry.to_json())
+    stale = sum(entry.board_hash != board.hash for entry in made)
+    click.echo(f"wrote {len(made)} entries to {place}" + (f"; {stale} are stale: other settings" if stale else ""))
