@@ -6,7 +6,10 @@ HYPOTHESIS_PROFILE=explore draws new ones, ten times as many: `make explore`.
 
 import os
 
+from docker_help import docker_engine, lookalike_image  # fixtures that several folders use
 from hypothesis import settings
+
+__all__ = ["docker_engine", "lookalike_image"]
 
 settings.register_profile("agentgym", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=1000)
