@@ -207,6 +207,8 @@ def test_the_wheel_holds_real_folders(tmp_path: Path) -> None:
         "agentgym/trainers/local/__init__.py",
         "agentgym/recipes/alfworld/tiny.yaml",
         "agentgym/py.typed",
+        "agentgym/scaffold/env/part.py.tmpl",
+        "agentgym/scaffold/credit/pyproject.toml.tmpl",
     ):
         assert expected in names
     assert not [name for name in names if name.split("/")[0] in (*PARTS, "tests", "docs")]

@@ -17,7 +17,7 @@ _MANY = 24
 
 def check_expert(probe: Probe) -> None:
     """The expert solves its tasks (spec.expert_success of them) with outcome 1."""
-    tasks = _tasks(probe, _MANY if probe.spec.cheap else probe.settings.tasks)
+    tasks = probe.first_tasks(_MANY if probe.spec.cheap else probe.settings.tasks)
     solved, played, missed = 0, 0, ""
     env = probe.make()
     for task in tasks:
@@ -55,14 +55,6 @@ def check_expert(probe: Probe) -> None:
             seen=f"{solved} of {played}",
             mend="mend expert(), raise spec.max_turns, or say in spec.expert_success what it reaches",
         )
-
-
-def _tasks(probe: Probe, count: int) -> list[Task]:
-    env = probe.make()
-    split = probe.panel[0].split
-    found = list(probe.tasks(env, split)[:count])
-    probe.close(env)
-    return found
 
 
 def _no_expert(probe: Probe, task: Task) -> None:

@@ -98,6 +98,7 @@ class Probe:
         self.cls = environment_class(name)
         self.spec: EnvironmentSpec = self.cls.spec
         self._panel: list[Task] | None = None
+        self._split: list[Task] = []
         self._scripts: list[Script] | None = None
         self._blame: tuple[str, str, str] | None = None
         self.begun = time.monotonic()
@@ -203,7 +204,8 @@ class Probe:
             problems = []
             for split in [self.settings.split] if self.settings.split else self.spec.splits:
                 try:
-                    self._panel = list(self.tasks(env, split)[: self.settings.tasks])
+                    self._split = list(self.tasks(env, split))
+                    self._panel = self._split[: self.settings.tasks]
                     break
                 except AgentGymError as error:
                     problems.append(error)
@@ -213,6 +215,10 @@ class Probe:
                     raise problems[0]
                 raise Stop
         return self._panel
+
+    def first_tasks(self, count: int) -> list[Task]:
+        """Up to ``count`` tasks of the panel's split."""
+        return self._split[:count] if self.panel else []
 
     # -- episodes --------------------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def _show(report: Report, strict: bool) -> None:
     if report.ok(strict):
         click.echo(f"Next: agentgym eval {shown(report.env)} --model random")
     else:
-        click.echo(f"Next: mend the first error, then agentgym check {shown(report.env)}")
+        click.echo(f"Next: mend the first finding, then agentgym check {shown(report.env)}")
 
 
 def _show_finding(finding: Finding) -> None:

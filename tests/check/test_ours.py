@@ -11,7 +11,8 @@ from agentgym.check import Settings, check
 from agentgym.errors import MissingDependency
 
 #: what is looked at of an environment that needs more than its name
-OPTIONS: dict[str, Settings] = {}
+FEW = Settings(tasks=3, turns=20, seconds=5.0, task_options={"n": 30})
+OPTIONS: dict[str, Settings] = dict.fromkeys(("frozenlake", "minesweeper", "sokoban", "webshop"), FEW)
 #: adapters say what they adapt; tests/environments/adapters checks them
 ADAPTERS = {"gymnasium", "textarena", "gem", "openenv", "verifiers", "remote"}
 
