@@ -127,7 +127,11 @@ class Sandbox(ABC):
 
     @abstractmethod
     def read(self, path: str, limit: int = READ_LIMIT) -> bytes:
-        """A regular file of the workspace. Raises SandboxError: missing, no regular file, outside, above ``limit``."""
+        """A regular file of the workspace.
+
+        Raises SandboxError: "no such file or folder", "is a folder", "is not a regular file", hard links, a path
+        through a link or outside, above the "limit".
+        """
 
     @abstractmethod
     def write(self, path: str, data: bytes, mode: int | None = None) -> None:

@@ -70,7 +70,8 @@ def _version_2(folders: list[str], writable: Callable[[str], bool]) -> Base | No
     """The nearest folder that gives controllers to its children. One that holds processes cannot, but for the root."""
     for folder in folders:
         with contextlib.suppress(OSError), open(os.path.join(folder, "cgroup.subtree_control")) as file:
-            given = tuple(name for name in CONTROLLERS if name in file.read().split())
+            words = file.read().split()
+            given = tuple(name for name in CONTROLLERS if name in words)
             if given and writable(folder) and os.access(os.path.join(folder, "cgroup.procs"), os.W_OK):
                 return Base(folder, 2, given)
     return None

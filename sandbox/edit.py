@@ -137,8 +137,11 @@ class Editor:
     def _exists(self, inside: str) -> bool:
         try:
             self.sandbox.read(inside, 0)
-        except SandboxError as error:
-            return "no such file" not in str(error)
+        except SandboxError as error:  # every backend uses these words; see Sandbox.read
+            if "no such file" in str(error):
+                return False
+            if "limit" not in str(error):
+                raise
         return True
 
     def _folder(self, inside: str) -> Edit:
