@@ -84,6 +84,22 @@ class Result:
     """Why we killed it: ``timeout``, ``output``, ``memory``, ``workspace`` (too many bytes in it), or None."""
 
 
+#: the longest command line: MAX_ARG_STRLEN of Linux, less its end
+LONGEST = 2**17 - 1
+
+
+def command_bytes(command: str) -> bytes | Result:
+    """A command line as bytes, or the Result of one that no shell can be given: a NUL byte in it, or too long."""
+    try:
+        words = command.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # halves of surrogate pairs, which no byte stands for
+        words = command.encode("utf-8", "replace")
+    if b"\0" not in words and len(words) <= LONGEST:
+        return words
+    text = f"bash: the command holds a NUL byte or is longer than {LONGEST} bytes; write a script instead\n"
+    return Result(126, text, text.encode(), 0.0, output_bytes=len(text))
+
+
 class Sandbox(ABC):
     """A workspace, and commands that run over it apart from the host. A context manager.
 
@@ -122,7 +138,8 @@ class Sandbox(ABC):
 
         ``timeout`` overrides that of ``limits``, which override the sandbox's own. ``env`` adds variables; nothing of
         the host's environment is passed. ``cwd`` is a path inside; relative ones start at the workspace. A command
-        that fails, is killed or cannot be executed is a Result, never an exception.
+        that fails, is killed or cannot be executed is a Result, never an exception. Raises SandboxError where the
+        sandbox is not started or broken, or there is no folder ``cwd``.
         """
 
     @abstractmethod

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from agentgym.sandbox import cgroups, seccomp, users
-from agentgym.sandbox.base import MIB, Limits, Result, SandboxError
+from agentgym.sandbox.base import MIB, Limits, Result, SandboxError, command_bytes
 from agentgym.sandbox.bwrap_arguments import arguments, etc, inner
 from agentgym.sandbox.folders import FolderSandbox
 from agentgym.sandbox.output import Capture
@@ -31,8 +31,6 @@ from agentgym.sandbox.workspace import Workspace
 _INODES = 100_000
 _NEEDED = (0, 8)  # --size, --perms, --args, --json-status-fd
 _FIX = "apt-get install bubblewrap (or dnf, pacman, apk), or pip install 'agentgym-turns[sandbox]'"
-#: the longest command line: MAX_ARG_STRLEN of Linux, less its end
-_LONGEST = 2**17 - 1
 #: seconds to wait for a killed command to be gone
 _PATIENCE = 10.0
 
@@ -144,10 +142,9 @@ class BubblewrapSandbox(FolderSandbox):
         """Run a command in fresh namespaces; returns when nothing of it is left."""
         self._started()
         chosen = self.effective(timeout, limits)
-        words = _bytes(command)
-        if b"\0" in words or len(words) > _LONGEST:
-            text = f"bash: the command holds a NUL byte or is longer than {_LONGEST} bytes; write a script instead\n"
-            return Result(126, text, text.encode(), 0.0, output_bytes=len(text))
+        words = command_bytes(command)
+        if isinstance(words, Result):
+            return words
         runner = self._pool.take()
         with self._lock:
             self._running.add(runner)
@@ -285,13 +282,6 @@ def _rlimits(limits: Limits, watch: int, root: bool) -> dict[str, int]:
         if os.geteuid() != 0 and hard != resource.RLIM_INFINITY:
             found[name] = min(value, hard)
     return found
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # halves of surrogate pairs, which no byte stands for
-        return text.encode("utf-8", "replace")
 
 
 @contextlib.contextmanager

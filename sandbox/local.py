@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from agentgym.errors import ConfigError
 from agentgym.sandbox import leftovers
-from agentgym.sandbox.base import Limits, Result
+from agentgym.sandbox.base import Limits, Result, SandboxError, command_bytes
 from agentgym.sandbox.folders import FolderSandbox
 from agentgym.sandbox.output import Capture
 from agentgym.sandbox.piping import pipes, pump
@@ -92,13 +92,19 @@ class LocalSandbox(FolderSandbox):
         """Run a command with this user's rights; its process group is killed at the deadline."""
         self._started()
         chosen = self.effective(timeout, limits)
+        words = command_bytes(command)
+        if isinstance(words, Result):
+            return words
+        folder = os.path.join(self.workspace, cwd or ".")
+        if not os.path.isdir(folder):
+            raise SandboxError(f"there is no folder {cwd!r} to run a command in")
         variables = {"PATH": os.environ.get("PATH", os.defpath), "HOME": self.workspace, "LANG": "C.UTF-8"}
         marker = {leftovers.MARKER: leftovers.current().id}
         capture = Capture(chosen.output)
         with pipes() as ends:
             process = subprocess.Popen(
-                [_shell(), "-c", command],
-                cwd=os.path.join(self.workspace, cwd or "."),
+                [_shell(), b"-c", words],
+                cwd=folder,
                 env={**variables, **(env or {}), **marker},
                 stdin=ends.stdin,
                 stdout=ends.output,

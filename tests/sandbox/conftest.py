@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from agentgym.sandbox import Sandbox, make
+
+sys.path.append(str(Path(__file__).parent))  # for attacks.py
 
 ROOT = Path(__file__).parent.parent.parent
 #: an ordinary user without any rights or files
@@ -62,14 +66,14 @@ def system_python() -> str:
 
 
 @pytest.fixture(scope="session")
-def as_nobody(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
+def as_nobody() -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
     """Run a script of ours as an ordinary user, over a copy of the code that this user can read."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user; as an ordinary user, the other tests cover this mode")
     if not (python := system_python()):
         missing("there is no Python >= 3.11 in /usr that an ordinary user may execute")
-    copy = Path(subprocess.run(["mktemp", "-d"], capture_output=True, text=True, check=True).stdout.strip())
-    tmp_path_factory.getbasetemp()
+    copy = Path(tempfile.mkdtemp(prefix="agentgym-test-"))  # pytest's own folders are root's alone
+    copy.chmod(0o755)
     (copy / "agentgym").mkdir()
     for name in ("__init__.py", "errors.py"):
         shutil.copy(ROOT / "agentgym" / name, copy / "agentgym")
@@ -85,4 +89,5 @@ def as_nobody(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subproc
             capture_output=True, text=True, timeout=timeout, check=False,
         )  # fmt: skip
 
-    return run
+    yield run
+    shutil.rmtree(copy)

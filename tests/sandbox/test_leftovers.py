@@ -226,7 +226,7 @@ def test_attackers_trees_are_removed(tmp_path: Path) -> None:
     (tree / os.fsdecode(b"\xff\xfe")).write_text("x")
     os.mkfifo(tree / "fifo")
     here = os.open(tree, os.O_RDONLY)
-    for _ in range(3000):
+    for _ in range(400):  # beyond the longest path
         os.mkdir("d" * 50, dir_fd=here)
         deeper = os.open("d" * 50, os.O_RDONLY, dir_fd=here)
         os.symlink(outside, "out", dir_fd=deeper)
