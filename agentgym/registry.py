@@ -28,6 +28,7 @@ BUILT_IN: dict[str, str] = {
     "textworld": "agentgym.environments.textworld:TextWorld",
     "textworldexpress": "agentgym.environments.twx:TextWorldExpress",
     "scienceworld": "agentgym.environments.scienceworld:ScienceWorld",
+    "remote": "agentgym.environments.adapters.remote:Remote",
     "swe": "agentgym.environments.swe:SWE",
 }
 _registered: dict[str, str | type[Environment]] = {}

@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "recipes": ("listings", "recipes", "List the shipped recipes, or print one."),
     "tasks": ("tasks", "tasks", "List the tasks of a split."),
     "generate": ("tasks", "generate", "Write generated ALFWorld games to a folder."),
-    "serve": ("serve", "serve", "Serve a corpus to search environments over HTTP."),
+    "serve": ("serve", "serve", "Serve an environment, or a corpus for search environments, over HTTP."),
     "model": ("model", "model", "Make small models."),
     "swe": ("swe", "swe", "Make, read and prove software-engineering tasks."),
     "clean": ("clean", "clean", "Remove what killed runs left: processes, cgroups, containers, folders."),

@@ -1,4 +1,4 @@
-"""``agentgym serve``: servers that environments ask."""
+"""``agentgym serve``: environments for clients elsewhere, and a corpus for search environments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GRACE = 5  # seconds that running requests get after Ctrl-C
 
 @click.group()
 def serve() -> None:
-    """Serve a corpus to search environments over HTTP."""
+    """Serve an environment, or a corpus for search environments, over HTTP."""
 
 
 @serve.command()
@@ -79,6 +79,77 @@ def retriever(
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_GRACE, limit_concurrency=512)
     with listener:
         uvicorn.Server(config).run(sockets=[listener])
+
+
+@serve.command("env", short_help="Play an environment over HTTP.")
+@click.argument("name", metavar="ENV")
+@options(
+    click.option("--env-option", "env_options", multiple=True, metavar="KEY=VALUE", help="Option of the environment."),
+    click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
+    click.option("--port", default=8300, show_default=True, type=click.IntRange(0, 65535), help="0: a free one."),
+    click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                 help="File with the token that requests must carry [default: one is made and shown]."),
+    click.option("--no-token", is_flag=True, help="No authentication; on loopback addresses only."),
+    click.option("--max-episodes", default=256, show_default=True, type=click.IntRange(1), help="Open at once."),
+    click.option("--max-idle", default=600.0, show_default=True, type=click.FloatRange(0.1), metavar="SECONDS",
+                 help="After which an episode that nobody steps is closed."),
+    click.option("--max-action", default=100_000, show_default=True, type=click.IntRange(1), help="Characters."),
+    click.option("--max-body", default=1 << 20, show_default=True, type=click.IntRange(100), help="Bytes a request."),
+)  # fmt: skip
+def env_(
+    name: str,
+    env_options: tuple[str, ...],
+    host: str,
+    port: int,
+    token_file: Path | None,
+    no_token: bool,
+    max_episodes: int,
+    max_idle: float,
+    max_action: int,
+    max_body: int,
+) -> None:
+    """Play the environment ENV for clients until Ctrl-C, each episode in an instance of its own.
+
+    Clients are environments too: agentgym eval remote --env-option url=http://HOST:PORT --model random
+    """
+    from agentgym.cli.common import pairs, shown
+    from agentgym.errors import ConfigError, MissingDependency
+    from agentgym.serving import Limits, make_app
+
+    try:
+        import uvicorn
+    except ModuleNotFoundError as error:
+        raise MissingDependency(f"serving needs {error.name}: pip install 'agentgym-turns[serve]'") from error
+    if no_token and (token_file is not None or not _is_loopback(host)):
+        raise ConfigError("--no-token goes with a loopback --host and without --token-file")
+    token = "" if no_token else _token(token_file)
+    limits = Limits(episodes=max_episodes, idle=max_idle, action=max_action, body=max_body)
+    app = make_app(name, pairs(env_options, "--env-option"), limits, token)
+    listener = _listen(host, port)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+    click.echo(f"{shown(name)} at {url}; Ctrl-C stops")
+    if token and token_file is None:
+        click.echo(f"Clients need: export AGENTGYM_REMOTE_TOKEN={token}")
+    click.echo(f"Next: agentgym eval remote --env-option url={url} --model random")
+    if not _is_loopback(host):
+        click.echo("The connection is not encrypted: put a TLS proxy before it on networks you do not trust.", err=True)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=_GRACE)
+    with listener:
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _token(file: Path | None) -> str:
+    """The token of a file, or a new one."""
+    import secrets
+
+    from agentgym.errors import ConfigError
+
+    if file is None:
+        return secrets.token_urlsafe(24)
+    token = file.read_text(encoding="utf-8").strip()
+    if len(token) < 16 or not token.isascii() or not token.isprintable():
+        raise ConfigError(f"{file}: a token has at least 16 printable ASCII characters on one line")
+    return token
 
 
 def _corpus(what: str, data: str | None) -> Corpus:

@@ -52,7 +52,7 @@ class EpisodeLoop:
         self.task, self.index, self.handle, self.policy, self.config = task, index, handle, policy, config
         self.seed = derive_seed(seed, task.id, index)
         self.session = f"{task.id}/{index}/{next(_serial)}"
-        self.max_turns = config.limits.max_turns or handle.spec.max_turns
+        self.max_turns = 0  # of the instance's own spec, once it is there
         self.turns: list[Turn] = []
         self._notes = Notes(config, task, index, slots)
         self._note = ""
@@ -81,6 +81,7 @@ class EpisodeLoop:
     async def _play(self) -> Episode:
         try:
             await self.handle.start()
+            self.max_turns = self.config.limits.max_turns or self.handle.spec.max_turns
             observation = self._present = await self.handle.reset(self.task)
             self._milestone_names = tuple(self.handle.milestone_names)
             while True:

@@ -121,6 +121,7 @@ class InlineHandle(EnvHandle):
         if self._env is None:
             try:
                 self._env = self._factory()
+                self.spec = self._env.spec  # an adapter's instance knows more than its class
             except AgentGymError:
                 self.broken, self.fate = True, "raised"
                 raise
@@ -178,6 +179,7 @@ class ThreadHandle(EnvHandle):
     async def start(self) -> None:
         if self._env is None:
             self._env = await self._call("the constructor", self._limits.reset_timeout, self._factory)
+            self.spec = self._env.spec  # an adapter's instance knows more than its class
 
     async def reset(self, task: Task) -> Observation:
         await self.start()
