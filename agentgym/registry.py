@@ -29,8 +29,11 @@ BUILT_IN: dict[str, str] = {
     "textworldexpress": "agentgym.environments.twx:TextWorldExpress",
     "scienceworld": "agentgym.environments.scienceworld:ScienceWorld",
     "remote": "agentgym.environments.adapters.remote:Remote",
+    "gymnasium": "agentgym.environments.adapters.gymnasium:GymnasiumText",
     "swe": "agentgym.environments.swe:SWE",
 }
+#: adapters of other libraries: ``gymnasium:CliffWalking-v1`` is the class for that id
+ADAPTERS: tuple[str, ...] = ("gymnasium",)
 _registered: dict[str, str | type[Environment]] = {}
 
 
@@ -58,6 +61,10 @@ def environment_class(name: str) -> type[Environment]:
     points = _entry_points()
     if name in points:
         return _checked(points[name].load(), points[name].value)
+    family, _, id = name.partition(":")
+    if family in ADAPTERS and id:
+        adapter: Any = _load(BUILT_IN[family])
+        return _checked(adapter.named(id), name)
     if ":" in name:
         return _load(name)
     raise unknown("environment", name, names(), "Run 'agentgym envs' for all, or give module:Class.")
