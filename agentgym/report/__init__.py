@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from agentgym.report.curves import figures
 from agentgym.report.examples import pick_examples
 from agentgym.report.run import Run, read_run
 from agentgym.report.tables import BeforeAfter, before_after, run_facts
-from agentgym.web.text import visible
+
+HERE = Path(__file__).parent
 
 __all__ = ["Run", "read_run", "write_report"]
 
@@ -21,40 +21,33 @@ def write_report(run_dir: str | Path) -> Path:
     Reads ``recipe.yaml``, ``metrics.jsonl``, ``evaluations.json``, ``facts.json`` and ``episodes/*.agym``. A part that
     is missing or damaged is named in the report and never stops it.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from agentgym.web import asset, frame, templates
 
     run = read_run(Path(run_dir))
     examples = pick_examples(run)
     comparison = before_after(run)
     facts, missing = run_facts(run)
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    body = (
+        templates(HERE)
+        .get_template("template.html")
+        .render(
+            name=run.name,
+            headline=_headline(comparison),
+            figures=figures(run.metrics),
+            comparison=comparison,
+            examples=examples,
+            facts=facts,
+            recipe=run.recipe_text,
+            problems=[*run.problems, *(f"not recorded: {name}" for name in missing)],
+        )
     )
-    html = environment.get_template("template.html").render(
-        name=run.name,
-        headline=_headline(comparison),
-        figures=figures(run.metrics),
-        comparison=comparison,
-        examples=examples,
-        facts=facts,
-        recipe=run.recipe_text,
-        problems=[*run.problems, *(f"not recorded: {name}" for name in missing)],
-    )
+    style = asset(HERE / "report.css")
+    html = frame(f"{run.name} - agentgym run", body, style=style, style_attributes=True)
     path = run.folder / "report.html"
     part = path.with_name(".report.html.part")
     part.write_text(html, encoding="utf-8")
     os.replace(part, path)
     return path
-
-
-def _shown(value: Any) -> Any:
-    """Every plain string in the template passes here before it is escaped; markup of ours passes as it is."""
-    return visible(value) if type(value) is str else value
 
 
 def _headline(comparison: BeforeAfter) -> str:

@@ -42,6 +42,12 @@ def figures(metrics: Metrics) -> list[FigureView]:
             "rl",
             {"loss/kl": "to reference", "ratio/kl_old": "to sampler"},
         ),
+        (
+            "Gap between sampler and trainer",
+            "largest difference of a sampled token's log-probability before the first update; 0: both agree",
+            "rl",
+            {"gap/logprob_max": "gap"},
+        ),
         ("Entropy", "of the next-token distribution", "rl", {"loss/entropy": "entropy"}),
         ("Gradient norm", "before clipping", "rl", {"grad_norm": "norm"}),
         ("Dead groups", "share of groups without contrast", "rl", {"credit/dead_groups": "dead"}),

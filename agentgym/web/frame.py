@@ -30,17 +30,27 @@ def asset(path: Path) -> str:
     return text
 
 
-def frame(title: str, body: str, *, style: str = "", script: str = "", data: Mapping[str, str] | None = None) -> str:
+def frame(
+    title: str,
+    body: str,
+    *,
+    style: str = "",
+    script: str = "",
+    data: Mapping[str, str] | None = None,
+    style_attributes: bool = False,
+) -> str:
     """A whole HTML page.
 
     ``title``  plain text, escaped here; ``body`` markup of ours, with everything foreign in it escaped already
     ``style``  CSS after the shared one; ``script`` JavaScript of ours, run at the end of the body
     ``data``   element id -> packed text (:func:`pack`), in blocks that the browser does not run
+    ``style_attributes``  the body has style attributes (Matplotlib's plots do); else the browser refuses them
     """
     from markupsafe import escape
 
     css = asset(HERE / "base.css") + style
-    policy = f"default-src 'none'; style-src {_hash(css)}; base-uri 'none'; form-action 'none'"
+    styles = "'unsafe-inline'" if style_attributes else _hash(css)
+    policy = f"default-src 'none'; style-src {styles}; base-uri 'none'; form-action 'none'"
     if script:
         policy += f"; script-src {_hash(script)}"
     blocks = "".join(

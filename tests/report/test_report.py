@@ -86,7 +86,7 @@ def run(tmp_path: Path) -> Path:
     for i in range(6):
         line = {
             "phase": "rl", "step": i, "train/outcome": i / 6, "train/success": i / 6, "loss/total": 0.1,
-            "loss/kl": 0.01, "loss/entropy": 1.0, "grad_norm": 0.5, "credit/dead_groups": 0.5, "train/turns": 9.0,
+            "loss/kl": 0.01, "gap/logprob_max": 1e-5, "loss/entropy": 1.0, "grad_norm": 0.5, "credit/dead_groups": 0.5, "train/turns": 9.0,
             "train/invalid_rate": 0.1, "train/sampled_tokens": 640.0, "train/episodes": 64.0, "time/rollout": 1.0,
             "time/update": 2.0, "credit/outcome/mean": 0.3, "credit/a$b$<i>/mean": 0.1,
         }  # fmt: skip
