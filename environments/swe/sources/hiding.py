@@ -14,9 +14,8 @@ _Place = tuple[str, int, int, bool]
 
 def split_id(test: str) -> tuple[str, str, str]:
     """File, class ("" for none) and function of a node id, the parameters left out."""
-    file, *names = test.split("::")
-    function = names[-1].split("[", 1)[0] if names else ""
-    return file, names[-2].split("[", 1)[0] if len(names) > 1 else "", function
+    file, *names = test.split("[", 1)[0].split("::")
+    return file, names[-2] if len(names) > 1 else "", names[-1] if names else ""
 
 
 def without_tests(files: Mapping[str, bytes], tests: Iterable[str]) -> dict[str, bytes]:
