@@ -15,7 +15,7 @@ import click
 from agentgym.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agentgym.config.recipe import Recipe
+    from agentgym.config.recipe import EnvSection, MixSection, Recipe, TaskSource
 
 LOCK = ".lock"  # in a run folder: held by the process that trains there
 #: what the local trainer offers to credit in every run; named here, since to import the trainer is to import torch
@@ -35,7 +35,7 @@ def train(recipe: str, overrides: tuple[str, ...], output: Path | None, resume: 
 
         agentgym train alfworld/tiny rl.lr=1e-4 rl.steps=20 seed=1
     """
-    from agentgym.config.loader import load_recipe, recipe_text
+    from agentgym.config.loader import load_recipe
 
     given = Path(recipe)
     if (given / "recipe.yaml").is_file():
@@ -47,16 +47,33 @@ def train(recipe: str, overrides: tuple[str, ...], output: Path | None, resume: 
     check_names(resolved)
     check_credit(resolved)
     if dry_run:
-        click.echo(recipe_text(resolved), nl=False)
+        click.echo(_resolved(resolved, output), nl=False)
         return
     folder = run_folder(resolved, output, resume)
     if resolved.engine == "verl":
-        raise ConfigError("engine: verl is not part of this release, expected local")
+        from agentgym.trainers.verl import compat, launch
+
+        compat.require()  # before the run folder is made
+        click.echo(f"run folder: {folder}")
+        with sole_trainer(folder), disk_errors(folder):
+            launch.train(resolved, folder, resume=resume)
+        return
     from agentgym.trainers.local.trainer import LocalTrainer
 
     click.echo(f"run folder: {folder}")
     with sole_trainer(folder), disk_errors(folder):
         LocalTrainer(resolved, folder, resume=resume).run()
+
+
+def _resolved(recipe: Recipe, output: Path | None) -> str:
+    """The recipe as YAML or, for the verl engine, verl's configuration made from it."""
+    if recipe.engine == "verl":
+        from agentgym.trainers.verl import show
+
+        return show.text(recipe, (output or Path(recipe.output or f"runs/{recipe.name}")).resolve())
+    from agentgym.config.loader import recipe_text
+
+    return recipe_text(recipe)
 
 
 @contextlib.contextmanager
@@ -89,18 +106,23 @@ def sole_trainer(folder: Path) -> Iterator[None]:
 
 def check_names(recipe: Recipe, parts: tuple[str, ...] = ("train", "eval", "test", "extra_tests")) -> None:
     """Refuse names that no registry knows before anything is made. ``parts``: the task sources that will be used."""
+    sources = {part: getattr(recipe.env, part) for part in ("train", "eval", "test")}
+    sources |= {f"extra_tests.{index}": source for index, source in enumerate(recipe.env.extra_tests)}
+    _check_environment("env", recipe.env, {k: v for k, v in sources.items() if k.partition(".")[0] in parts})
+    for index, mixed in enumerate(recipe.mix if "train" in parts else ()):
+        tests = {"test": mixed.test} if mixed.test is not None else {}
+        _check_environment(f"mix.{index}", mixed, {"train": mixed.train, **tests})
+
+
+def _check_environment(where: str, section: EnvSection | MixSection, sources: dict[str, TaskSource]) -> None:
     from agentgym.errors import unknown
     from agentgym.registry import check_options, environment_class
 
-    found = environment_class(recipe.env.name)
-    check_options(found, recipe.env.name, recipe.env.options)
-    sources = {part: getattr(recipe.env, part) for part in ("train", "eval", "test")}
-    sources |= {f"extra_tests.{index}": source for index, source in enumerate(recipe.env.extra_tests)}
+    found = environment_class(section.name)
+    check_options(found, section.name, section.options)
     for part, source in sources.items():
-        if part.partition(".")[0] not in parts:
-            continue
         if source.split not in found.spec.splits:
-            raise ConfigError(f"env.{part}.split: {unknown('split', source.split, found.spec.splits)}")
+            raise ConfigError(f"{where}.{part}.split: {unknown('split', source.split, found.spec.splits)}")
 
 
 def check_credit(recipe: Recipe) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from agentgym.config.cluster import ClusterSection
+from agentgym.config.curriculum import BandSection, CurriculumSection, MixSection, StageSection
 from agentgym.config.learning import (
     CheckpointSection,
     CriticSection,
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_INTEGER",
+    "BandSection",
     "CheckpointSection",
     "ClusterSection",
     "CriticSection",
+    "CurriculumSection",
     "EnvSection",
     "EstimatorSection",
     "EvalSection",
@@ -48,12 +51,14 @@ __all__ = [
     "JudgeSection",
     "LimitsSection",
     "LoraSection",
+    "MixSection",
     "ModelSection",
     "PromptSection",
     "RLSection",
     "Recipe",
     "SFTSection",
     "Section",
+    "StageSection",
     "TaskSource",
     "TinyModelSection",
 ]
@@ -63,7 +68,7 @@ class Recipe(Section):
     """A training run.
 
     ``cluster`` and ``verl`` are for ``engine: verl`` only: on what it runs, and values for verl's own configuration,
-    which win over what the recipe is translated to.
+    which win over what the recipe is translated to. ``mix``: further environments of the same run.
     """
 
     name: str = "run"
@@ -74,6 +79,8 @@ class Recipe(Section):
     threads: int = Field(1, ge=1, le=1024)
     concurrency: int = Field(64, ge=1, le=100_000)
     env: EnvSection = EnvSection()
+    mix: list[MixSection] = Field(default_factory=list)
+    curriculum: CurriculumSection = CurriculumSection()
     prompt: PromptSection = PromptSection()
     format: FormatSection = FormatSection()
     limits: LimitsSection = LimitsSection()
@@ -96,7 +103,15 @@ class Recipe(Section):
         if self.model.tiny.hidden_size % self.model.tiny.heads:
             size, heads = self.model.tiny.hidden_size, self.model.tiny.heads
             raise ValueError(f"model.tiny.hidden_size {size} is not a multiple of model.tiny.heads {heads}")
+        titles = [self.env.name, *(source.title for source in self.mix)]
+        twice = {title for title in titles if titles.count(title) > 1}
+        if twice:
+            raise ValueError(f"mix: {', '.join(sorted(twice))} stands twice; give each a label of its own")
         return self
+
+    def of_source(self, section: EnvSection) -> Recipe:
+        """This recipe with another environment."""
+        return self.model_copy(update={"env": section})
 
     def rollout_config(
         self,

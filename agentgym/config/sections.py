@@ -37,6 +37,7 @@ class EnvSection(Section):
 
     ``extra_tests``: further panels of the final evaluation, for example the official splits where they are present.
     ``warmup``: tasks on which credit modules that learn are fitted before the first update; None: ``train``.
+    ``weight``: the share of this environment's tasks in a step where section ``mix`` names others.
     """
 
     name: str = "alfworld"
@@ -46,6 +47,7 @@ class EnvSection(Section):
     test: TaskSource = TaskSource(split="generated_test", limit=200)
     extra_tests: list[TaskSource] = Field(default_factory=list)
     warmup: TaskSource | None = None
+    weight: float = Field(1.0, gt=0)
 
 
 class PromptSection(Section):

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from agentgym.environment import Environment
@@ -60,6 +61,10 @@ class RolloutEngine:
     def stopped(self) -> bool:
         """True after :meth:`stop`; such an engine starts no more episodes."""
         return self._stopped
+
+    def limit_turns(self, max_turns: int) -> None:
+        """Change the turn limit of episodes that start from now on."""
+        self.config = replace(self.config, limits=replace(self.config.limits, max_turns=max_turns))
 
     def stop(self) -> None:
         """Stop for good: episodes in flight end as ABORTED and are recorded. Safe from threads and signal handlers.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,7 +18,8 @@ import numpy as np
 from agentgym.config.recipe import RLSection
 from agentgym.credit import CreditPipeline, place, project
 from agentgym.credit.protocols import TokenRagged
-from agentgym.seeding import derive_seed, numpy_rng
+from agentgym.curriculum import TaskSampler, passes
+from agentgym.seeding import derive_seed
 from agentgym.tokens import FloatArray
 from agentgym.trainers.local.batch import TrainRow
 from agentgym.trainers.local.choices import Choices
@@ -42,23 +43,19 @@ class Engine(Protocol):
 
 @dataclass(slots=True)
 class StepData:
-    """``rows`` to train on, the ``groups`` they come from, ``metrics``, and what a critic is to be fitted to."""
+    """``rows`` to train on, the ``groups`` they come from (also by environment, where several are mixed), ``metrics``,
+    and what a critic is to be fitted to."""
 
     rows: list[TrainRow]
     groups: list[Group]
     metrics: dict[str, float] = field(default_factory=dict)
     targets: list[tuple[list[Group], TokenRagged]] = field(default_factory=list)
+    by_source: dict[str, list[Group]] = field(default_factory=dict)
 
 
 def draw_tasks(tasks: TaskSet, count: int, *seed: int | str) -> list[list[Task]]:
     """``count`` tasks by a seeded stream, without replacement; in passes of distinct tasks where there are fewer."""
-    rng = numpy_rng(*seed)
-    passes: list[list[Task]] = []
-    while count > 0:
-        chosen = rng.permutation(len(tasks))[:count]
-        passes.append([tasks[int(i)] for i in chosen])
-        count -= len(chosen)
-    return passes
+    return passes(tasks, count, None, *seed)
 
 
 class Collector:
@@ -73,9 +70,13 @@ class Collector:
         seed: int,
         on_episode: Callable[[Episode], None] | None = None,
         choices: Callable[[Episode], Choices] | None = None,
+        engines: Mapping[str, Engine] | None = None,
+        sampler: TaskSampler | None = None,
     ) -> None:
         self.engine, self.tasks, self.credit, self.settings = engine, tasks, credit, settings
         self.seed, self.on_episode, self.choices = seed, on_episode, choices
+        self.engines = engines or {"": engine}
+        self.sampler = sampler or TaskSampler({"": (tasks, 1.0)}, None, seed)
 
     def collect(self, step: int) -> StepData:
         """Roll out ``groups`` x ``group_size`` episodes, assign credit, and project it to tokens."""
@@ -86,7 +87,7 @@ class Collector:
         started = time.perf_counter()
         spent_credit = 0.0
         for attempt in range(1 + settings.resample):
-            groups = self._roll_out(step, attempt, wanted)
+            groups = self._roll_out(step, attempt, wanted, data.by_source)
             began = time.perf_counter()
             result = self.credit.run(groups, step=step)
             spent_credit += time.perf_counter() - began
@@ -103,6 +104,9 @@ class Collector:
             if wanted <= 0 or not settings.drop_dead_groups:
                 break
         data.metrics |= episode_metrics([e for g in data.groups for e in g])
+        if len(self.engines) > 1:
+            for name, some in data.by_source.items():
+                data.metrics |= _mixed(name, some)
         data.metrics |= {
             "train/groups": float(len(data.groups)),
             "train/dead_groups": float(dead),
@@ -116,14 +120,22 @@ class Collector:
     ) -> list[Group]:
         """Groups of ``size`` (None: as in training), ``episodes`` in all, for credit modules that learn."""
         size = size or self.settings.group_size
-        return self._play(engine or self.engine, tasks, -(-episodes // size), size, "warm-up")
+        drawn = draw_tasks(tasks, -(-episodes // size), self.seed, "tasks", "warm-up")
+        return self._play(engine or self.engine, drawn, size, "warm-up")
 
-    def _roll_out(self, step: int, attempt: int, count: int) -> list[Group]:
-        return self._play(self.engine, self.tasks, count, self.settings.group_size, step, attempt)
-
-    def _play(self, engine: Engine, tasks: TaskSet, count: int, size: int, *stream: int | str) -> list[Group]:
+    def _roll_out(self, step: int, attempt: int, count: int, by_source: dict[str, list[Group]]) -> list[Group]:
         groups: list[Group] = []
-        for turn, chosen in enumerate(draw_tasks(tasks, count, self.seed, "tasks", *stream)):
+        first = next(iter(self.engines))
+        for name, chosen in self.sampler.draw(count, "tasks", step, attempt).items():
+            place = () if name == first else (name,)
+            found = self._play(self.engines[name], chosen, self.settings.group_size, step, attempt, *place)
+            by_source.setdefault(name, []).extend(found)
+            groups += found
+        return groups
+
+    def _play(self, engine: Engine, drawn: list[list[Task]], size: int, *stream: int | str) -> list[Group]:
+        groups: list[Group] = []
+        for turn, chosen in enumerate(drawn):
             seed = derive_seed(self.seed, "rollout", *stream, turn)
             groups += engine.run_sync(chosen, n=size, seed=seed, on_episode=self.on_episode)
         return groups
@@ -175,6 +187,13 @@ def episode_metrics(episodes: Sequence[Episode], prefix: str = "train") -> dict[
         if ends[end]:
             out[f"end/{end.value}"] = ends[end] / count
     return {f"{prefix}/{key}": value for key, value in out.items()}
+
+
+def _mixed(name: str, groups: Sequence[Group]) -> dict[str, float]:
+    """Share and success of one environment of several."""
+    episodes = [episode for group in groups for episode in group]
+    won = sum(episode.success for episode in episodes) / max(1, len(episodes))
+    return {f"mix/{name}/groups": float(len(groups)), f"mix/{name}/success": won}
 
 
 def _repeats(episode: Episode) -> int:

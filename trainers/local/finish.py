@@ -14,11 +14,12 @@ import torch
 
 import agentgym
 from agentgym.config.loader import recipe_text
-from agentgym.config.recipe import Recipe
+from agentgym.config.recipe import Recipe, TaskSource
 from agentgym.seeding import derive_seed
 from agentgym.trainers.local import model as models
 from agentgym.trainers.local import panels, setup
 from agentgym.trainers.local.checkpoint import load_weights, trainable
+from agentgym.types import TaskSet
 
 if TYPE_CHECKING:
     from agentgym.trainers.local.trainer import LocalTrainer
@@ -42,33 +43,43 @@ def final_evaluation(trainer: LocalTrainer) -> list[dict[str, Any]]:
     path = trainer.run_dir / "evaluations.json"
     results: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     done = {(r["policy"], r["name"], r["panel"], tuple(r["order"])) for r in results}
-    env = trainer.recipe.env
-    sources = [
-        (s, panels.optional_task_set(trainer.env, s, trainer.progress.note)) for s in (env.test, *env.extra_tests)
-    ]
+    sources = _test_panels(trainer)
     for label, folder, order in _policies(trainer):
         load_weights(trainer.model, folder)
         trainer.policy.refresh()
-        for source, tasks in sources:
-            if tasks is None or (label, source.label, tasks.hash, tuple(order)) in done:
+        for name, recipe, source, tasks in sources:
+            if (label, name, tasks.hash, tuple(order)) in done:
                 continue
-            seed = derive_seed(trainer.recipe.seed, "final", source.label)
-            store = trainer.run_dir / "episodes" / f"{label}-{source.label.replace('/', '-')}.agym"
+            seed = derive_seed(recipe.seed, "final", name)
+            store = trainer.run_dir / "episodes" / f"{label}-{name.replace('/', '-')}.agym"
             notes = trainer.augmenter if label == "trained" else None  # what was learnt belongs to the trained policy
-            with setup.make_engine(
-                trainer.recipe, trainer.policy, trainer.recipe.eval_sampling(), source.max_turns, notes
-            ) as engine:
-                result = panels.score_panel(engine, trainer.recipe, tasks, seed, trainer._episode_done, store)
-            results.append({**result, "policy": label, "name": source.label, "order": order})
+            with setup.make_engine(recipe, trainer.policy, recipe.eval_sampling(), source.max_turns, notes) as engine:
+                result = panels.score_panel(engine, recipe, tasks, seed, trainer._episode_done, store)
+            results.append({**result, "policy": label, "name": name, "order": order})
             panels.write_json(path, results)
             trainer.progress.note(
-                f"{label:8s} {source.label}: success {result['success']:.1%} "
+                f"{label:8s} {name}: success {result['success']:.1%} "
                 f"[{result['success_low']:.1%}, {result['success_high']:.1%}] on {result['tasks']} tasks"
             )
     trainer.tick()
     panels.write_json(trainer.run_dir / "facts.json", facts(trainer, results))
     _report(trainer)
     return results
+
+
+def _test_panels(trainer: LocalTrainer) -> list[tuple[str, Recipe, TaskSource, TaskSet]]:
+    """Name, recipe, source and tasks of every panel of the final evaluation whose data is there."""
+    env = trainer.recipe.env
+    found = []
+    for source in (env.test, *env.extra_tests):
+        tasks = panels.optional_task_set(trainer.env, source, trainer.progress.note)
+        if tasks is not None:
+            found.append((source.label, trainer.recipe, source, tasks))
+    for mixed, section in zip(trainer.recipe.mix, trainer.sources[1:], strict=True):
+        if mixed.test is not None:
+            name = f"{section.title}/{mixed.test.label}"
+            found.append((name, section.recipe, mixed.test, panels.task_set(section.env, mixed.test)))
+    return found
 
 
 def _policies(trainer: LocalTrainer) -> list[tuple[str, Path, list[int]]]:

@@ -59,18 +59,19 @@ def source_texts(recipe: Recipe, episodes: int = 200) -> list[str]:
     from agentgym.policies.tiny import environment_texts
     from agentgym.registry import make
 
-    env = make(recipe.env.name, **recipe.env.options)
-    try:
-        return environment_texts(
-            env,
-            env.tasks(recipe.env.train.split, **recipe.env.train.options),
-            recipe.seed,
-            episodes=episodes,
-            max_turns=recipe.limits.max_turns,
-            shown=recipe.prompt.build().shown,
-        )
-    finally:
-        env.close()
+    found: dict[str, None] = {}
+    for section in (recipe.env, *(mixed.section() for mixed in recipe.mix)):
+        env = make(section.name, **section.options)
+        try:
+            tasks = env.tasks(section.train.split, **section.train.options)
+            turns = section.train.max_turns or recipe.limits.max_turns
+            shown = recipe.prompt.build().shown
+            found |= dict.fromkeys(
+                environment_texts(env, tasks, recipe.seed, episodes=episodes, max_turns=turns, shown=shown)
+            )
+        finally:
+            env.close()
+    return list(found)
 
 
 def load_model(settings: ModelSection, source: Path | str, seed: int) -> tuple[Any, Any]:

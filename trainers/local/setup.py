@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from agentgym.errors import ConfigError
 from agentgym.policy import Policy, Sampling
 from agentgym.rollouts import RolloutEngine
 from agentgym.seeding import derive_seed
-from agentgym.trainers.local.collect import draw_tasks
 from agentgym.trainers.local.demos import (
     DemonstrationPolicy,
     Demonstrations,
@@ -22,7 +21,7 @@ from agentgym.trainers.local.demos import (
     save_demonstrations,
 )
 from agentgym.trainers.local.guided import GuidedPolicy
-from agentgym.types import Episode, TaskSet
+from agentgym.types import Episode, Task
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -70,12 +69,14 @@ def get_demonstrations(
     recipe: Recipe,
     policy: Any,
     window: int | None,
-    tasks: TaskSet,
+    parts: Sequence[tuple[Recipe, list[list[Task]]]],
     run_dir: Path,
     on_episode: Callable[[Episode], None] | None = None,
     number: int = 0,
 ) -> Demonstrations:
     """The demonstrations of round ``number``: read from the run folder, or played and kept there.
+
+    ``parts``: for each environment its recipe and the tasks to play, in passes.
 
     Round 0 is the expert's own; later rounds are played by the present ``policy`` and the expert in turn.
     """
@@ -85,14 +86,21 @@ def get_demonstrations(
     settings = recipe.sft
     teacher = make_teacher(recipe, policy, window)
     player = GuidedPolicy(policy, teacher, settings.student_share) if number else teacher
-    stream = ("demonstrations", number) if number else ("demonstrations",)
+    stream = demonstration_stream(number)
     groups = []
-    with make_engine(recipe, player, recipe.train_sampling()) as engine:
-        for part, chosen in enumerate(draw_tasks(tasks, settings.episodes, recipe.seed, *stream)):
-            groups += engine.run_sync(chosen, n=1, seed=derive_seed(recipe.seed, *stream, part), on_episode=on_episode)
+    for place, (source, drawn) in enumerate(parts):
+        with make_engine(source, player, recipe.train_sampling(), source.env.train.max_turns) as engine:
+            for part, chosen in enumerate(drawn):
+                seed = derive_seed(recipe.seed, *stream, part, *([place] if place else []))
+                groups += engine.run_sync(chosen, n=1, seed=seed, on_episode=on_episode)
     demos = demonstrations(groups, settings.only_success and not number, settings.train_on_noise)
     save_demonstrations(path, demos)
     return demos
+
+
+def demonstration_stream(number: int) -> tuple[int | str, ...]:
+    """The seed stream of a round."""
+    return ("demonstrations", number) if number else ("demonstrations",)
 
 
 def make_teacher(recipe: Recipe, policy: Any, window: int | None) -> DemonstrationPolicy:

@@ -12,8 +12,8 @@ PHASES: tuple[Phase, ...] = ("sft", "rl", "done")
 @dataclass(slots=True)
 class RunState:
     """``sft_step``/``rl_step`` updates done; ``counts`` running totals; ``seconds`` spent, by activity; ``metrics``
-    the length of ``metrics.jsonl``; ``credit``, ``critic``, ``reference``, ``watchdog`` and ``alarm`` what those keep
-    between steps."""
+    the length of ``metrics.jsonl``; ``credit``, ``critic``, ``reference``, ``sampler``, ``watchdog`` and ``alarm``
+    what those keep between steps."""
 
     phase: Phase = "sft"
     sft_step: int = 0
@@ -24,6 +24,7 @@ class RunState:
     credit: dict[str, Any] = field(default_factory=dict)
     critic: dict[str, Any] = field(default_factory=dict)
     reference: dict[str, Any] = field(default_factory=dict)
+    sampler: dict[str, Any] = field(default_factory=dict)
     watchdog: dict[str, Any] = field(default_factory=dict)
     alarm: dict[str, Any] = field(default_factory=dict)
 

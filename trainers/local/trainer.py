@@ -16,7 +16,6 @@ import torch
 from agentgym.config.recipe import Recipe
 from agentgym.credit import CreditPipeline
 from agentgym.errors import DataError
-from agentgym.registry import make
 from agentgym.seeding import derive_seed
 from agentgym.trainers.local import finish, panels, setup
 from agentgym.trainers.local import model as models
@@ -33,6 +32,7 @@ from agentgym.trainers.local.optim import Optimizer, TrainingStopped
 from agentgym.trainers.local.reference import ReferenceKeeper
 from agentgym.trainers.local.services import make_services
 from agentgym.trainers.local.sft import WarmStart
+from agentgym.trainers.local.sources import Training, sampler_of, sources_of
 from agentgym.trainers.local.state import RunState
 from agentgym.trainers.local.update import PolicyUpdate
 from agentgym.trainers.local.watchdog import Watchdog
@@ -85,8 +85,8 @@ class LocalTrainer:
 
     def _prepare(self) -> None:
         recipe = self.recipe
-        self.env = make(recipe.env.name, **recipe.env.options)
-        self.tasks = panels.task_set(self.env, recipe.env.train)
+        self.sources = sources_of(recipe)
+        self.env, self.tasks = self.sources[0].env, self.sources[0].tasks
         self.panel = panels.task_set(self.env, recipe.env.eval)
         source = models.base_folder(recipe, self.run_dir)
         self.model, self.tokenizer = models.load_model(recipe.model, source, recipe.seed)
@@ -95,13 +95,12 @@ class LocalTrainer:
         services = make_services(recipe, self.model, self.tokenizer, self.policy, self.run_dir)
         self.credit = CreditPipeline.from_recipe(recipe, services)
         self.augmenter = self.credit if self.credit.augmenters else None
-        self.engine = setup.make_engine(
-            recipe, self.policy, recipe.train_sampling(), augmenter=self.augmenter, mode="train"
-        )
+        self.training = Training(recipe, self.sources, self.policy, self.augmenter)
         self.eval_engine = setup.make_engine(recipe, self.policy, recipe.eval_sampling(), augmenter=self.augmenter)
         self.reference = ReferenceKeeper(self.model, recipe.rl, self.run_dir / "checkpoints" / "sft")
         self.alarm = HackingAlarm([name for name in self.credit.paid if name != "outcome"])
         checkpoint = self._restore() if self.resume else None
+        self.training.sampler.load_state_dict(self.state.sampler)
         self.learning = CreditLearning(recipe, self.credit, self.state)
         if checkpoint is not None:
             self.learning.load()
@@ -163,8 +162,12 @@ class LocalTrainer:
         window = models.window_of(self.model)
         started = time.perf_counter()
         self.policy.refresh()
+        drawn = sampler_of(self.sources, self.recipe.seed).draw(
+            self.recipe.sft.episodes, *setup.demonstration_stream(number)
+        )
+        parts = [(source.recipe, drawn[source.title]) for source in self.sources if source.title in drawn]
         demos = setup.get_demonstrations(
-            self.recipe, self.policy, window, self.tasks, self.run_dir, self._episode_done, number
+            self.recipe, self.policy, window, parts, self.run_dir, self._episode_done, number
         )
         self.state.seconds.setdefault(f"demonstrations/{number}", time.perf_counter() - started)
         self.state.counts.update({f"demo{number}_{key}": value for key, value in demos.counts.items()})
@@ -194,8 +197,9 @@ class LocalTrainer:
         recipe, state = self.recipe, self.state
         self.reference.prepare(state.rl_step, state.reference)
         collector = Collector(
-            self.engine, self.tasks, self.credit, recipe.rl, recipe.seed, self._episode_done,
-            choices_of(self.policy, recipe.format.build()),
+            self.training.engines[self.sources[0].title], self.tasks, self.credit, recipe.rl, recipe.seed,
+            self._episode_done, choices_of(self.policy, recipe.format.build()), self.training.engines,
+            self.training.sampler,
         )  # fmt: skip
         divisor = setup.token_divisor(recipe, self.env.spec.max_turns)
         update = PolicyUpdate(self.model, self.optimizer, recipe.rl, recipe.seed, divisor)
@@ -218,14 +222,16 @@ class LocalTrainer:
         """One training step. The state changes only after the update, so an interrupt before it repeats the step."""
         began = time.perf_counter(), time.process_time()
         self.policy.refresh()
+        staged = self.training.begin(self.state.rl_step)
         data = collector.collect(self.state.rl_step)
-        metrics = data.metrics | self.watchdog.check([e for g in data.groups for e in g], self.state.rl_step)
+        metrics = data.metrics | staged | self.watchdog.check([e for g in data.groups for e in g], self.state.rl_step)
         metrics |= self.alarm.check(metrics, self.progress.note)
         started = time.perf_counter()
         rows = data.rows if self.learning.trains_policy(self.state.rl_step) else []
         metrics |= update.run(rows, self.state.rl_step, self.reference.before(self.state.rl_step))
         metrics["time/update"] = time.perf_counter() - started
         metrics |= self.learning.after(data, self.state.rl_step)
+        metrics |= self.training.sampler.feedback(data.by_source)
         self.state.rl_step += 1
         self.state.count(**{key: metrics[f"train/{key}"] for key in COUNTED})
         for activity in ("rollout", "credit", "update"):
@@ -289,14 +295,16 @@ class LocalTrainer:
         state.watchdog = self.watchdog.state_dict()
         state.alarm = self.alarm.state_dict()
         state.reference = self.reference.state_dict()
+        state.sampler = self.training.sampler.state_dict()
         self.learning.save()
         pinned = pinned or state.name == "sft"
         self.store.save(state.name, self.model, self.tokenizer, self.optimizer.state_dict(), state.as_dict(), pinned)
 
     def _close(self) -> None:
-        self.engine.close()
+        self.training.close()
         self.eval_engine.close()
         self.credit.parts.close()
-        self.env.close()
+        for source in self.sources:
+            source.env.close()
         self.log.close()
         self.progress.close()

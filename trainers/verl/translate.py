@@ -3,8 +3,8 @@
 :func:`settings` gives what differs from verl's defaults, as a nested mapping; the recipe's own ``verl`` keys are laid
 over it at the end. What this engine cannot honour is refused by :func:`check`, with what to do instead.
 
-Verl's estimators, losses, schedules and validation are not used: advantages, the loss and the learning rate come from
-the functions of ``credit/`` and ``trainers/local`` (see ``trainer.py``), so that a recipe means the same in both engines.
+verl's estimators, losses, schedules and validation are not used: advantages, the loss and the learning rate come from
+the functions of ``credit/`` and ``trainers/local`` (see ``trainer.py``), so a recipe means the same in both engines.
 """
 
 from __future__ import annotations
@@ -69,6 +69,14 @@ def check(recipe: Recipe, machine: Machine) -> None:
         )
     if rollout_backend(recipe, machine) == "torch" and cluster.tensor_parallel > 1:
         problems.append("cluster.tensor_parallel needs cluster.rollout=vllm; the torch server has one process each")
+    if rollout_backend(recipe, machine) == "torch" and machine.cuda:
+        problems.append("cluster.rollout=torch is for CPUs; on GPUs use cluster.rollout=vllm")
+    if recipe.mix or recipe.curriculum.horizon or recipe.curriculum.band is not None:
+        problems.append("mix and curriculum are the local engine's; leave them out")
+    if recipe.model.constrain:
+        problems.append("model.constrain is the local engine's: its loss must know what a token was drawn among")
+    if recipe.model.lora is not None and recipe.model.lora.dropout:
+        problems.append("model.lora.dropout is not part of verl's FSDP engine; set model.lora.dropout=0")
     if rl.loss == "mse" and recipe.model.lora is not None and recipe.sft.steps:
         problems.append("rl.loss=mse with a warm-started adapter: the reference would be the base model")
     if problems:
@@ -129,6 +137,12 @@ def settings(recipe: Recipe, run_dir: Path, machine: Machine, start: Start, resu
     return merged(tree, own)
 
 
+def told(recipe: Recipe, run_dir: Path) -> str:
+    """The recipe as one value of verl's configuration; without dollar signs, which OmegaConf would read."""
+    text = json.dumps({"recipe": recipe.model_dump(mode="json"), "run_dir": str(run_dir)})
+    return text.replace("$", "\\u0024")
+
+
 def merged(base: Tree, top: Tree) -> Tree:
     """``top`` over ``base``, section by section."""
     out = dict(base)
@@ -150,7 +164,7 @@ def _data(recipe: Recipe, run_dir: Path, size: int) -> Tree:
         "validation_shuffle": False,
         "dataloader_num_workers": 0,
         # every process of the run reads the recipe here
-        "agentgym": json.dumps({"recipe": recipe.model_dump(mode="json"), "run_dir": str(run_dir)}),
+        "agentgym": told(recipe, run_dir),
     }
 
 

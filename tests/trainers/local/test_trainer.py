@@ -18,7 +18,7 @@ from agentgym.trainers.local.optim import TrainingStopped
 
 sys.path.insert(0, str(Path(__file__).parent))  # "toy:Bandit" is imported by name
 
-from toy_run import toy_recipe
+from toy_run import MIXED, toy_recipe
 
 BANDIT = {
     "name": "toy:Bandit",
@@ -221,3 +221,31 @@ def test_importing_the_package_loads_no_torch():
 
     code = "import agentgym.trainers, agentgym.trainers.local, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3])
+
+
+def test_environments_are_mixed_and_episodes_grow(tmp_path):
+    trainer = LocalTrainer(toy_recipe(**MIXED, rl={"steps": 6, "groups": 6}), tmp_path, quiet=True)
+    results = trainer.run()
+    assert {r["name"]: r["tasks"] for r in results} == {"test": 8, "rooms/test": 4}
+    rl = [line for line in read_metrics(tmp_path) if line["phase"] == "rl" and line["step"]]
+    assert [line["curriculum/max_turns"] for line in rl] == [2, 2, 2, 5, 5, 5]
+    assert [(line["mix/toy:Corridor/groups"], line["mix/rooms/groups"]) for line in rl] == [(4, 2)] * 6
+    assert max(line["train/turns"] for line in rl[:3]) <= 2
+    known = [line for line in rl[-1] if line.startswith("curriculum/rooms/")]
+    assert sum(rl[-1][name] for name in known) == min(8, trainer.training.sampler.counted["rooms"])
+    vocabulary = trainer.tokenizer.get_vocab()
+    assert {"room", "left", "door"} <= {word.strip() for word in vocabulary}
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"mix": [{"name": "toy:Corridor"}]}, "toy:Corridor stands twice; give each a label"),
+        ({"curriculum": {"horizon": [{"step": 4, "max_turns": 2}, {"step": 4, "max_turns": 3}]}}, "rising steps"),
+        ({"curriculum": {"band": {"low": 0.9, "high": 0.2}}}, r"low 0\.9 exceeds high 0\.2"),
+        ({"curriculum": {"bands": {}}}, "band"),
+    ],
+)
+def test_mistakes_of_a_curriculum_are_named(sections, message):
+    with pytest.raises(ConfigError, match=message):
+        toy_recipe(**sections)

@@ -35,6 +35,15 @@ def toy_recipe(**sections: object) -> Recipe:
     return recipe_from_dict(data)
 
 
+#: a second environment, episodes that grow longer, tasks drawn by their success rate
+MIXED: dict[str, object] = {
+    "mix": [{"name": "toy:Bandit", "label": "rooms", "train": {"split": "train"}, "weight": 0.5,
+             "test": {"split": "test", "options": {"n": 4}, "max_turns": 1}}],
+    "curriculum": {"horizon": [{"step": 0, "max_turns": 2}, {"step": 3, "max_turns": 5}],
+                   "band": {"memory": 4, "outside": 0.2}},
+}  # fmt: skip
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    LocalTrainer(toy_recipe(), folder, resume=(folder / "recipe.yaml").exists()).run()
+    LocalTrainer(toy_recipe(**MIXED), folder, resume=(folder / "recipe.yaml").exists()).run()
