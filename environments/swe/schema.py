@@ -181,7 +181,7 @@ def read_tasks(path: str | Path) -> list[SWETask]:
     """The tasks of a JSON Lines file in its order. Raises DataError with file and line; ids must be unique."""
     path = Path(path)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # a text may hold other line ends, U+2028 for one
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"software tasks {str(path)!r} cannot be read: {error}") from error
     tasks: list[SWETask] = []

@@ -142,7 +142,7 @@ def _open_log(out: Path, log: Path, head: dict[str, Any]) -> dict[int, Examined]
         return {}
     if len(whole) < len(data):
         os.truncate(log, len(whole))
-    lines = whole.decode("utf-8", "replace").splitlines()
+    lines = whole.decode("utf-8", "replace").rstrip("\n").split("\n")
     _same_head(log, lines[0], head)
     return dict(_verdict(log, number, line) for number, line in enumerate(lines[1:], 2))
 
