@@ -76,7 +76,7 @@ def _episode(task: Task, index: int, play: Play, gap: int) -> Episode:
                 t, _room(move.state), f"do {move.action}", f"do {move.action}" if move.valid else None, _room(after),
                 state_key=_room(move.state), valid=move.valid, grounded=move.grounded, milestones=NAMES[:reached],
                 rewards={"env": 0.0}, row=row, start=start, end=end, sampled_tokens=move.tokens,
-                info={"dense": move.dense},
+                info={"dense": move.dense, "rewards": {"format": float(move.valid), "loss": -move.dense}},
             )
         )  # fmt: skip
     ended = Termination(play.ended)
@@ -238,6 +238,10 @@ def _refused(flag: str) -> Callable[[Episode], Bounds]:
     return _exactly(lambda episode: -0.1 * sum(not getattr(turn, flag) for turn in episode.turns))
 
 
+def _valid(episode: Episode) -> int:
+    return sum(turn.valid for turn in episode.turns)
+
+
 def _gated_milestones(episode: Episode) -> float:
     return float(component(episode, "milestone").sum()) if episode.outcome > 0 else 0.0
 
@@ -251,6 +255,10 @@ MODULES: dict[str, tuple[Module, ...]] = {
     "invalid_penalty": (Module("invalid_penalty", _refused("valid")),),
     "grounding_penalty": (Module("grounding_penalty", _refused("grounded")),),
     "env_rewards": (Module(None, _within(0, 0)),),
+    "named_rewards": (
+        Module("format", _exactly(lambda e: min(1.0, _valid(e))), {"weights": {"format": 0.1, "loss": 0.1}}),
+        Module("format", _exactly(lambda e: float(_valid(e))), {"weights": {"format": 0.1}, "cap": None}),
+    ),
     "milestones": (
         Module("milestone", _exactly(_share)),
         Module(
