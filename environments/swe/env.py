@@ -11,9 +11,9 @@ from agentgym.environments.swe.actions import SENTINEL, Call, parse
 from agentgym.environments.swe.bench import Bench, edit
 from agentgym.environments.swe.facts import Facts
 from agentgym.environments.swe.graders import grader
-from agentgym.environments.swe.options import Options
+from agentgym.environments.swe.options import SPLITS, Options
 from agentgym.environments.swe.schema import SWETask
-from agentgym.environments.swe.tasks import EMBEDDED, SPLITS, Loaded, dataset, loaded, split_tasks
+from agentgym.environments.swe.tasks import EMBEDDED, Loaded, dataset, loaded, split_tasks
 from agentgym.environments.swe.texts import HELP, after_bash, cut, introduction, verdict_text
 from agentgym.errors import ConfigError, EnvironmentFault
 from agentgym.sandbox import SandboxError
@@ -31,6 +31,7 @@ class SWE(Environment):
     """A repository with a bug, its issue, a shell and an edit tool; hidden tests decide. Success: resolved.
 
     ``dataset``          ``mini`` (embedded), or the path of a file of tasks
+    ``unmarked``         the split, ``train`` or ``test``, of a file's tasks that say none themselves
     ``backend``          of the sandboxes: ``auto``, ``bubblewrap``, ``docker``, or ``unsafe-local`` with
                          ``unsafe_local=true``
     ``command_timeout``  seconds a command may take; ``memory_mb``, ``pids``: what it may use
@@ -64,21 +65,20 @@ class SWE(Environment):
         strict: bool = True,
         second_run: bool = True,
         reproduce: bool = True,
+        unmarked: str = "test",
         unsafe_local: bool = False,
     ) -> None:
         self._options = Options(
-            dataset, backend, command_timeout, memory_mb, pids, head, tail, strict, second_run, reproduce, unsafe_local
-        )
+            dataset, unmarked, backend, command_timeout, memory_mb, pids, head, tail, strict, second_run, reproduce,
+            unsafe_local,
+        )  # fmt: skip
         self._task: Task | None = None
         self._bench: Bench | None = None
         self._over = False
 
     def tasks(self, split: str = "train", **options: Any) -> TaskSet:
-        """The tasks of a split in the file's order: ``all``, or ``train`` and ``test`` as their rows say.
-
-        ``limit``, ``names`` (instance ids), ``kind`` choose among them.
-        """
-        return split_tasks(dataset(self._options.dataset), split, **options)
+        """The tasks of a split in the file's order. ``limit``, ``names`` (instance ids) and ``kind`` choose some."""
+        return split_tasks(dataset(self._options.dataset), split, self._options.unmarked, **options)
 
     def reset(self, task: Task) -> Observation:
         """Hand the repository over as one commit, and show the issue."""
@@ -164,6 +164,7 @@ class SWE(Environment):
         self._over = True
         bench.close()
         record = verdict.to_dict()
+        del record["seconds"]  # what is in a step is the same each time
         return Step(
             Observation(verdict_text(verdict)),
             reward=float(verdict.resolved),

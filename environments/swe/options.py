@@ -9,6 +9,7 @@ from agentgym.errors import ConfigError, unknown
 from agentgym.sandbox import BACKENDS, Limits
 
 MIB = 2**20
+SPLITS = ("train", "test")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,7 @@ class Options:
     """As :class:`agentgym.environments.swe.SWE` describes them. Raises ConfigError and UnknownNameError."""
 
     dataset: str
+    unmarked: str
     backend: str
     command_timeout: float
     memory_mb: int
@@ -32,6 +34,8 @@ class Options:
             raise ConfigError(f"environment 'swe': dataset must be 'mini' or a path, got {self.dataset!r:.80}")
         if self.backend not in ("auto", *BACKENDS):
             raise unknown("backend of environment 'swe'", str(self.backend), ("auto", *BACKENDS))
+        if self.unmarked not in SPLITS:
+            raise unknown("split for unmarked tasks of environment 'swe'", str(self.unmarked), SPLITS)
         for name, low, high in (("memory_mb", 64, 2**20), ("pids", 8, 2**15), ("head", 100, 10**6), ("tail", 0, 10**6)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from agentgym.environments.swe.options import SPLITS
 from agentgym.environments.swe.schema import SWETask, read_tasks
 from agentgym.environments.swe.sources.rows import load
 from agentgym.environments.swe.sources.trees import Trees, grading_task, trees
@@ -14,7 +15,6 @@ from agentgym.errors import ConfigError, DataError, unknown
 from agentgym.sandbox.grading import GradingTask
 from agentgym.types import Task, TaskSet, content_hash
 
-SPLITS = ("all", "train", "test")
 EMBEDDED = "mini"
 
 
@@ -66,14 +66,20 @@ def dataset(name: str) -> Dataset:
 
 
 def split_tasks(
-    data: Dataset, split: str, limit: int | None = None, names: Sequence[str] | None = None, kind: str | None = None
+    data: Dataset,
+    split: str,
+    unmarked: str,
+    limit: int | None = None,
+    names: Sequence[str] | None = None,
+    kind: str | None = None,
 ) -> TaskSet:
-    """The tasks of a split: ``all``, or those whose row says so. ``names``: only these instance ids."""
+    """The tasks whose row says ``split``, or says none and ``unmarked`` is it. ``names``: only these instance ids."""
     if split not in SPLITS:
         raise unknown("split of environment 'swe'", split, SPLITS)
-    rows = [row for row in data.tasks.values() if split in ("all", row.split)]
+    rows = [row for row in data.tasks.values() if (row.split or unmarked) == split]
     if not rows:
-        raise DataError(f"swe: no task of {data.name!r} is marked as split {split!r}; use split 'all'")
+        other = "train" if split == "test" else "test"
+        raise DataError(f"swe: all tasks of {data.name!r} are in split {other!r}, none in {split!r}")
     if names is not None:
         for name in names:
             if name not in data.tasks:
@@ -85,7 +91,7 @@ def split_tasks(
         rows = [row for row in rows if row.kind == kind]
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise ConfigError(f"swe: limit must be a whole number of at least 1, got {limit!r}")
-    made = [Task("swe", row.instance_id, row.split or split, 0, row.kind, {"row": digest(row)}) for row in rows[:limit]]
+    made = [Task("swe", row.instance_id, split, 0, row.kind, {"row": digest(row)}) for row in rows[:limit]]
     return TaskSet(made, f"swe/{split}")
 
 

@@ -6,11 +6,12 @@ docs/environments/swe.md for what it stops and what it does not.
 
 from __future__ import annotations
 
+import re
 import time
 import weakref
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentgym.sandbox import Limits
@@ -22,6 +23,8 @@ from agentgym.sandbox.grading.patches import apply_patch
 from agentgym.sandbox.grading.records import Records
 from agentgym.sandbox.grading.scan import scan
 from agentgym.sandbox.grading.verdict import Flag, GradingTask, Verdict
+
+_RANDOM = re.compile(r"test_[0-9a-f]{8}\.py")  # names of the second run: the same verdict in the same words each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,7 @@ class Grader:
                 notes.append(f"{len(odd)} tests passed in one run only, the first: {odd[0]}")
         f2p, p2p = (sum(name in passed for name in names) for names in (task.f2p, task.p2p))
         everything = f2p == len(task.f2p) and p2p == len(task.p2p)
-        flags = list(dict.fromkeys(flags))
+        flags = list(dict.fromkeys(replace(f, reason=_RANDOM.sub("test_*.py", f.reason)) for f in flags))
         blocked = self.strict and bool(flags)
         records = runs[0][1].records
         counts = Counter(records.tests[i] for i in runs[0][0].true if i in records.tests)
