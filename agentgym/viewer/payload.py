@@ -37,11 +37,11 @@ class Strings:
         """The text's index; -1 for None. Very long ones are cut, with a mark, and counted."""
         if text is None:
             return -1
-        if len(text) > MAX_TEXT:
-            self.cut += 1
-            text = cut(text, MAX_TEXT)
-        place = self._places.get(text)
+        shown = cut(text, MAX_TEXT)
+        place = self._places.get(shown)
         if place is None:
+            self.cut += shown is not text
+            text = shown
             place = self._places[text] = len(self.texts)
             self.texts.append(text)
         return place
