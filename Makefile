@@ -17,7 +17,7 @@ STUDY_ARGS ?=
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-textworld test-docker explore check format bench study clean install
+.PHONY: help demo test test-browser test-textworld test-docker explore check format bench study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -50,6 +50,9 @@ test-textworld: ## run the tests of TextWorld, TextWorldExpress and ScienceWorld
 
 test-docker: $(STAMP) ## run the Docker sandbox's tests beside a Docker engine of their own (root, docker.io; none skipped)
 	AGENTGYM_REQUIRE_DOCKER=1 scripts/dockerd run -- $(BIN)/python -m pytest tests/sandbox/test_docker_*.py $(TESTS)
+
+test-browser: $(STAMP) ## run the tests of viewer, site and report in headless Chromium (they fail, not skip, without it)
+	AGENTGYM_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/viewer tests/leaderboards/site tests/report tests/web $(TESTS)
 
 check: $(STAMP) ## lint, formatting, types, spelling
 	$(BIN)/ruff check .

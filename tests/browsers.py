@@ -1,7 +1,7 @@
 """A headless Chromium for tests of pages: no network, every console message and request noted.
 
 Tests that use ``browser`` are skipped where Chromium or Playwright is missing, and fail there when
-``AGENTGYM_REQUIRE_BROWSER`` is 1, as in CI. The fixture is per module: Playwright's loop must not run under other tests.
+``AGENTGYM_REQUIRE_BROWSER`` is 1, as in CI. The fixture is per module: Playwright's loop must not run under others.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+HERE = Path(__file__).parent
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 TIMEOUT = 60_000  # milliseconds; machines under load are slow
 
@@ -109,37 +110,7 @@ def overflow(page: Any) -> int:
 
 
 #: controls without a name, tables without heads, ids that are there twice, images: what a screen reader stumbles over
-PROBLEMS = """() => {
-  const found = [];
-  const named = (e) => e.getAttribute("aria-label") || e.textContent.trim() || (e.labels && e.labels.length && e.labels[0].textContent.trim());
-  for (const e of document.querySelectorAll("button, a, select, input, [role=region], [role=group], [role=img], nav, dialog"))
-    if (!named(e) && !e.getAttribute("aria-labelledby")) found.push("no name: " + e.outerHTML.slice(0, 120));
-  for (const t of document.querySelectorAll("table"))
-    if (!t.querySelector("th[scope]") && !t.closest("dialog")) found.push("no heads: " + t.outerHTML.slice(0, 120));
-  const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
-  if (new Set(ids).size !== ids.length) found.push("an id is there twice");
-  if (document.documentElement.lang !== "en") found.push("no language");
-  if (document.querySelectorAll("h1").length !== 1) found.push("not one h1");
-  if (document.querySelectorAll("main").length !== 1) found.push("not one main");
-  if (document.querySelector("img, iframe, object, embed, link, base, form")) found.push("an element that no page of ours has");
-  for (const e of document.querySelectorAll("*")) for (const a of e.attributes)
-    if (a.name.startsWith("on")) found.push("a handler: " + a.name);
-  return found;
-}"""
+PROBLEMS = (HERE / "web/problems.js").read_text()
 
 #: the least contrast of texts to what lies behind them, over the elements of a selector
-CONTRAST = """(selector) => {
-  const paint = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const rgb = (colour) => { paint.clearRect(0, 0, 1, 1); paint.fillStyle = colour; paint.fillRect(0, 0, 1, 1);
-    return [...paint.getImageData(0, 0, 1, 1).data]; };
-  const back = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c[3] === 255) return c; }
-    return [255, 255, 255, 255]; };
-  const light = (c) => { const [r, g, b] = c.slice(0, 3).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  let least = 99;
-  for (const e of document.querySelectorAll(selector)) {
-    const [a, b] = [light(rgb(getComputedStyle(e).color)), light(back(e))].sort((x, y) => y - x);
-    least = Math.min(least, (a + 0.05) / (b + 0.05));
-  }
-  return least;
-}"""
+CONTRAST = (HERE / "web/contrast.js").read_text()

@@ -14,8 +14,11 @@ from agentgym.viewer import Credit
 #: markup, an end of every kind of block, terminal escapes, direction overrides, invisible and tag characters
 ATTACK = (
     '<script>window.owned=1</script><img src=x onerror="window.owned=1"></script></pre><!-- ]]>'
-    "<svg onload=window.owned=1>\x1b[2J\x1b]0;owned\x07 \u202egnp.exe\u202c\u2066x\u2069 zero\u200bwidth \u2028 \U000e0041 \ud800 ${`x`}"
+    "<svg onload=window.owned=1>\x1b[2J\x1b]0;owned\x07 \u202egnp.exe\u202c\u2066x\u2069 zero\u200bwidth \u2028 "
+    "\U000e0041 \ud800 ${`x`}"
 )
+#: a task's name can hold no lone surrogate
+NAME = ATTACK.replace("\ud800", "")
 KINDS = ("pick", "heat <b>", "")
 TASKS, SIZE, TURNS = 3, 4, 5
 
@@ -42,7 +45,7 @@ def episode(task: int, index: int, turns: int = TURNS) -> Episode:
     ]  # fmt: skip
     end = Termination.ENV_DONE if solved else (Termination.MAX_TURNS if index else Termination.ENV_ERROR)
     return Episode(
-        Task("doors", f"task {task} {ATTACK.replace(chr(0xD800), '') if task == 1 else ''}", "test", task, KINDS[task]), index, 2**62 + 1, made,
+        Task("doors", f"task {task} {NAME if task == 1 else ''}", "test", task, KINDS[task]), index, 2**62 + 1, made,
         end, float(solved), solved, ("seen", ATTACK), [row], policy=ATTACK,
         error=ATTACK if end is Termination.ENV_ERROR else "",
     )  # fmt: skip
