@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agentgym.sandbox.base import Limits, SandboxError
 from agentgym.sandbox.docker_backend import container
@@ -61,7 +61,7 @@ class Box:
         *,
         user: str,
         environment: Sequence[str] = (),
-        stdin: bytes = b"",
+        stdin: bytes | memoryview = b"",
     ) -> Ran:
         """Run a process and hand its stdout to ``sink`` until it ends; at the deadline, or when the sink says False,
         all processes are killed. Raises SandboxError where the engine or the container fails.
@@ -77,14 +77,16 @@ class Box:
         stream, name = self._open(words, user, environment, bool(stdin))
         begun = time.monotonic()
         try:
-            with self.engine.errors("read a command's output"):
-                ended = stream.pump(begun + timeout, both, memoryview(stdin), lambda: self._running(name))
+            with self.engine.errors("read a command's output"), memoryview(stdin) as data:
+                ended = stream.pump(begun + timeout, both, data, lambda: self._running(name))
             if ended in ("deadline", "stopped"):
                 self._kill(stream, name)
                 return Ran(ended, None, bytes(stderr), time.monotonic() - begun)
         finally:
             stream.close()
         seconds = time.monotonic() - begun
+        if self.lost:  # closed by another thread
+            raise SandboxError(self.lost)
         return Ran(ended, self._code(name), bytes(stderr), seconds)
 
     def _open(self, words: Sequence[str], user: str, environment: Sequence[str], stdin: bool) -> tuple[Stream, str]:
@@ -175,19 +177,6 @@ class Box:
                 break
         return int(heard) if heard.strip().isdigit() else self._kills
 
-    def remove_volume(self, name: str) -> None:
-        """Remove a volume of ours; the container that used it may still be on its way out."""
-        for _ in range(20):
-            try:
-                self.engine.api.remove_volume(name, force=True)
-                return
-            except sdk().errors.NotFound:
-                return
-            except Exception as error:
-                last = error
-            time.sleep(0.1)
-        logger.warning("volume %s could not be removed: %s; 'agentgym clean' does it", name, last)
-
     def oom_kills(self, total: int) -> bool:
         """Whether the counter of processes killed for memory has risen to ``total`` since the last call."""
         rose, self._kills = total > self._kills, max(total, self._kills)
@@ -210,36 +199,29 @@ class Box:
                         self.engine.api.kill(self.id)
 
 
-def labels(run: str) -> dict[str, str]:
-    """The labels of all that a run makes in an engine."""
-    return {container.LABEL: run}
+def keeping(heard: bytearray, most: int) -> Callable[[memoryview], bool]:
+    """A sink that keeps up to ``most`` bytes and stops what writes more."""
+
+    def sink(data: memoryview) -> bool:
+        heard.extend(data[: most - len(heard) + 1])
+        return len(heard) <= most
+
+    return sink
 
 
 def remove_leftovers(engine: Engine, dead: Callable[[str], bool]) -> list[str]:
-    """Remove containers and volumes whose run is dead. Returns one line for each."""
+    """Remove containers whose run is dead, with the volumes that their images declare. Returns one line for each."""
     removed = []
-    wanted = {"label": container.LABEL}
     with engine.errors("look for leftovers"):
-        for found in engine.api.containers(all=True, filters=wanted):
-            if dead(found["Labels"][container.LABEL]):
-                removed.append(
-                    _removed("container", found["Id"][:12], _remover(engine.api.remove_container, found["Id"]))
-                )
-        for volume in engine.api.volumes(filters=wanted)["Volumes"] or []:
-            if dead((volume["Labels"] or {}).get(container.LABEL, "")):
-                removed.append(_removed("volume", volume["Name"], _remover(engine.api.remove_volume, volume["Name"])))
+        for found in engine.api.containers(all=True, filters={"label": container.LABEL}):
+            if not dead(found["Labels"][container.LABEL]):
+                continue
+            name = found["Names"][0].lstrip("/") if found["Names"] else found["Id"][:12]
+            try:
+                engine.api.remove_container(found["Id"], force=True, v=True)
+            except sdk().errors.APIError as error:
+                if error.status_code not in (404, 409):  # gone meanwhile, or another process is at it
+                    removed.append(f"cannot remove container {name}: {error.explanation or error}")
+                    continue
+            removed.append(f"removed container {name}")
     return removed
-
-
-def _remover(call: Callable[..., Any], name: str) -> Callable[[], Any]:
-    options = {"force": True, "v": True} if call.__name__ == "remove_container" else {"force": True}
-    return lambda: call(name, **options)
-
-
-def _removed(kind: str, name: str, remove: Callable[[], Any]) -> str:
-    try:
-        remove()
-    except sdk().errors.APIError as error:
-        if error.status_code not in (404, 409):  # 409: another process is removing it
-            return f"cannot remove {kind} {name}: {error.explanation or error}"
-    return f"removed {kind} {name}"

@@ -53,7 +53,7 @@ if [[ $litter ]]; then
   done | PATH=/usr/bin:/bin xargs -0 -n 500 sh -c \
     'rm -rf -- "$@" || { find "$@" -type d -exec chmod u+rwx {} \; ; rm -rf -- "$@"; }' sh >/dev/null 2>&1
 fi
-cd -- "$2" 2>&1 || { kills; echo "agentgym 126 $REPLY" >&2; exit 126; }
+cd -- "$2" 2>&1 && unset OLDPWD || { kills; echo "agentgym 126 $REPLY" >&2; exit 126; }
 ulimit -c 0 -f "$3"
 if [[ $4 ]]; then
   /bin/bash -c "$1" 2>&1 < <(exec head -c "$4")
@@ -109,6 +109,8 @@ def host_config(
     settings: dict[str, Any] = api.create_host_config(
         auto_remove=True,
         network_mode="none",
+        dns=["127.0.0.1"],  # else /etc/resolv.conf is the host's
+        dns_search=["."],
         ipc_mode="private",
         cgroupns="private",
         cap_drop=["ALL"],

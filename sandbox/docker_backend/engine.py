@@ -62,21 +62,30 @@ class Engine:
         return sdk().tls.TLSConfig(client_cert=pair, ca_cert=str(folder / "ca.pem"), verify=self.verify)
 
     @property
-    def client(self) -> Any:
-        """This thread's client. Raises SandboxError where the engine does not answer."""
+    def api(self) -> Any:
+        """This thread's low-level client of the SDK. Raises SandboxError where the engine does not answer."""
         kept: dict[Any, Any] = _clients.__dict__.setdefault("kept", {})
         key = (os.getpid(), self.host, self.certificates)  # a forked child must not share its parent's sockets
         if key not in kept:
             with self.errors("connect"):
-                kept[key] = sdk().DockerClient(
-                    base_url=self.host, tls=self.tls or False, timeout=CALL_S, version="auto"
-                )
+                kept[key] = self.connect()
         return kept[key]
 
-    @property
-    def api(self) -> Any:
-        """The low-level client of this thread."""
-        return self.client.api
+    def connect(self) -> Any:
+        """A new low-level client that speaks the engine's version of the API."""
+        first = self._client(sdk().constants.DEFAULT_DOCKER_API_VERSION)
+        try:
+            version = str(first.version(api_version=False)["ApiVersion"])
+        finally:
+            first.close()
+        return self._client(version)
+
+    def _client(self, version: str) -> Any:
+        api = sdk().APIClient(base_url=self.host, tls=self.tls or False, timeout=CALL_S, version=version)
+        api.trust_env = (
+            False  # REQUESTS_CA_BUNDLE would replace the engine's own certificate, HTTP_PROXY redirect the calls
+        )
+        return api
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """A call that the SDK has no method or no argument for. Returns the decoded answer."""

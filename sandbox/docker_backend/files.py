@@ -82,6 +82,11 @@ CAT = r"exec xargs -0 -r cat -- 2>/dev/null"
 UNPACK = r"exec tar -xf - --no-same-owner --no-same-permissions"
 
 
+def bounded(size: int) -> str:
+    """A shell line that ends stdin after ``size`` bytes: over TLS our side of a stream cannot be closed alone."""
+    return f"exec < <(exec head -c {size})" if size else "exec </dev/null"
+
+
 def header(path: str, *more: str) -> bytes:
     """The NUL-terminated arguments at the start of a script's stdin. Raises SandboxError for impossible file names."""
     try:

@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 from agentgym.sandbox.base import SandboxError
-from agentgym.sandbox.docker_backend.engine import CALL_S, Engine, sdk
+from agentgym.sandbox.docker_backend.engine import Engine, sdk
 
 #: the skeleton's name; its tag is the hash of what is in it
 SKELETON = "agentgym/skeleton"
@@ -92,8 +92,7 @@ def _pull(engine: Engine, name: str) -> None:
     def work() -> None:
         try:
             repository, tag = sdk().utils.parse_repository_tag(name)
-            client = sdk().APIClient(base_url=engine.host, tls=engine.tls or False, timeout=CALL_S, version="auto")
-            for event in client.pull(repository, tag=tag or "latest", stream=True, decode=True):
+            for event in engine.connect().pull(repository, tag=tag or "latest", stream=True, decode=True):
                 events.put(event)
             events.put(None)
         except Exception as error:

@@ -8,14 +8,15 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agentgym.errors import ConfigError
 from agentgym.sandbox import leftovers
 from agentgym.sandbox.base import MIB, READ_LIMIT, Limits, Result, Sandbox, SandboxError
 from agentgym.sandbox.docker_backend import container, files, image
-from agentgym.sandbox.docker_backend.box import Box, Ran, labels
-from agentgym.sandbox.docker_backend.engine import Engine, engine, sdk
+from agentgym.sandbox.docker_backend.box import Box, Ran, keeping
+from agentgym.sandbox.docker_backend.engine import Engine, engine
+from agentgym.sandbox.docker_backend.launch import Shape, launch
 from agentgym.sandbox.output import Capture
 
 #: the user of commands; no account of it is needed in an image
@@ -70,11 +71,18 @@ class DockerSandbox(Sandbox):
         number, _, group = ("0" if user == "root" else user or str(USER)).partition(":")
         self.user = f"{number}:{group or number}"
         self.workspace = posixpath.normpath(workspace)
-        self.image, self.setup, self.pull, self.runtime = image, setup, pull, runtime
-        self.read_only = image is None if read_only is None else read_only
+        self.image, self.setup, self.pull = image, setup, pull
+        self._shape = Shape(
+            bare=image is None,
+            workspace=self.workspace,
+            user=self.user,
+            read_only=image is None if read_only is None else read_only,
+            mounts=self.mounts,
+            limits=self.limits,
+            runtime=runtime,
+        )
         self._host = host
         self._box: Box | None = None
-        self._volume = ""
         self._lock = threading.Lock()
         kept = [target for target in self.mounts.values() if target.startswith("/tmp/")]
         self._kept = "/" + "".join(f"{target.split('/')[2]}/" for target in kept)
@@ -93,95 +101,12 @@ class DockerSandbox(Sandbox):
             else:
                 name = self.image
                 image.ensure(where, name, self.pull)
-            self._box = self._create(where, name)
-            self._prepare(self._box)
-
-    def _create(self, where: Engine, name: str) -> Box:
-        run = leftovers.current().id
-        unique = f"agentgym-{run}-{os.urandom(4).hex()}"
-        settings = container.host_config(
-            where.api,
-            self.limits,
-            read_only=self.read_only,
-            mounts=self._mounts(where, unique, run),
-            tmpfs=self._tmpfs(),
-            capabilities=self._capabilities(),
-            runtime=self.runtime,
-        )
-        with where.errors(f"start a container of image {name!r}"):
-            made = where.api.create_container(
-                name,
-                ["-p", "-c", container.GUARD],
-                entrypoint=["/bin/bash"],
-                user="0:0",
-                stdin_open=True,
-                name=unique,
-                hostname="sandbox",
-                working_dir="/",
-                labels=labels(run),
-                host_config=settings,
-                environment=None if self.image else {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"},
-                healthcheck={"Test": ["NONE"]},
-                use_config_proxy=False,  # a proxy's address and password are none of the commands' business
-            )
-            box = Box(where, made["Id"], self.limits)
-            try:
-                box.start()
-            except BaseException:
-                box.remove()
-                raise
-        return box
-
-    def _capabilities(self) -> list[str]:
-        """CAP_KILL lets the first process kill the user's; the others let root hand it the image's workspace.
-
-        None of them reaches a command that does not run as root: a change of user drops them, and no-new-privileges
-        keeps them away.
-        """
-        hand_over = self.image is not None and not self.user.startswith("0:")
-        return ["KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER"] if hand_over else ["KILL"]
-
-    def _tmpfs(self) -> dict[str, str]:
-        uid, gid = self.user.split(":")
-        folders = {"/tmp": container.tmpfs_option(self.limits.tmp, "1777")}
-        if self.image is None:
-            owner = f",uid={uid},gid={gid}"
-            folders[self.workspace] = container.tmpfs_option(self.limits.workspace, "755", owner)
-        return folders
-
-    def _mounts(self, where: Engine, unique: str, run: str) -> list[Any]:
-        mount = sdk().types.Mount
-        found = [] if self.image else [mount(path, path, type="bind", read_only=True) for path in image.host_binds()]
-        for source, target in self.mounts.items():
-            if where.local and not os.path.exists(source):
-                raise SandboxError(f"sandbox mount {source!r}: there is no such file or folder on this machine")
-            found.append(mount(target, os.path.abspath(source), type="bind", read_only=True))
-        if self.image is not None and self.read_only:
-            option = f"size={self.limits.workspace},nr_inodes={min(self.limits.workspace // 2048, 200_000)},mode=755"
-            driver = {"type": "tmpfs", "device": "tmpfs", "o": option}
-            with where.errors("make the workspace's volume"):
-                where.api.create_volume(unique, driver="local", driver_opts=driver, labels=labels(run))
-            self._volume = unique
-            found.append(mount(self.workspace, unique, type="volume"))
-        return found
-
-    def _prepare(self, box: Box) -> None:
-        """Hand the workspace to the user, and see that commands run there."""
-        if self.image is not None and not self.user.startswith("0:"):
-            line = 'mkdir -p -- "$1" && chown -hR -- "$2" "$1"'
-            heard = bytearray()
-            words = ["/bin/bash", "-p", "-c", line + " 2>&1", "own", self.workspace, self.user]
-            ran = box.execute(words, PREPARE_S, _keep(heard, 4096), user="0:0")
-            if ran.code != 0:
-                raise SandboxError(
-                    f"image {self.image!r}: {self.workspace} cannot be given to user {self.user}: {_say(heard)}"
-                )
-        tried = self._run(box, self.setup or ":", self.limits, [], b"", self.workspace)
+            self._box = launch(where, name, self._shape)
+            tried = self._run(self._box, self.setup or ":", self.limits, [], b"", self.workspace)
         if tried.exit_code != 0:
             what = f"its setup line {self.setup!r}" if self.setup else "a command"
-            raise SandboxError(
-                f"image {self.image or 'skeleton'!r}: {what} ends with {tried.exit_code}: {tried.output[-1000:]}"
-            )
+            said = tried.output[-1000:].strip() or "no output"
+            raise SandboxError(f"image {name!r}: {what} ends with exit code {tried.exit_code}: {said}")
 
     def _started(self) -> Box:
         if self._box is None:
@@ -251,11 +176,12 @@ class DockerSandbox(Sandbox):
     def _script(self, script: str, words: list[str], stdin: bytes, keep: int) -> tuple[int, bytes]:
         """Exit code and output of one of our own scripts, in the workspace."""
         heard = bytearray()
+        lines = ['cd -- "$0" || exit 9', files.bounded(len(stdin)), script]
         with self._lock:
             ran = self._started().execute(
-                ["/bin/bash", "-p", "-c", f'cd -- "$0" || exit 9\n{script}', self.workspace, *words],
+                ["/bin/bash", "-p", "-c", "\n".join(lines), self.workspace, *words],
                 FILES_S,
-                _keep(heard, keep),
+                keeping(heard, keep),
                 user=self.user,
                 stdin=stdin,
             )
@@ -305,21 +231,6 @@ class DockerSandbox(Sandbox):
         box, self._box = self._box, None
         if box is not None:
             box.remove()
-            if self._volume:
-                box.remove_volume(self._volume)
-                self._volume = ""
-
-
-def _keep(heard: bytearray, most: int) -> Callable[[memoryview], bool]:
-    def sink(data: memoryview) -> bool:
-        heard.extend(data[: most - len(heard) + 1])
-        return len(heard) <= most
-
-    return sink
-
-
-def _say(heard: bytearray) -> str:
-    return heard.decode("utf-8", "replace").strip()[-500:] or "no output"
 
 
 def _unfit(text: str) -> str:
