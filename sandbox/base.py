@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import posixpath
+import re
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -88,13 +89,23 @@ class Result:
 LONGEST = 2**17 - 1
 
 
-def command_bytes(command: str) -> bytes | Result:
-    """A command line as bytes, or the Result of one that no shell can be given: a NUL byte in it, or too long."""
+def command_bytes(command: str, env: Mapping[str, str], cwd: str | None) -> bytes | Result:
+    """A command line as bytes, or the Result of one that no shell can be given: NUL bytes, or too long.
+
+    Raises SandboxError for names of variables that are none.
+    """
+    for name in env:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise SandboxError(f"environment variable {name!r}: names are letters, digits and underscores")
     try:
         words = command.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # halves of surrogate pairs, which no byte stands for
         words = command.encode("utf-8", "replace")
-    if b"\0" not in words and len(words) <= LONGEST:
+    try:
+        others = [text.encode("utf-8", "surrogateescape") for text in (*env.values(), cwd or "")]
+    except UnicodeEncodeError:
+        others = [b"\0"]
+    if not any(b"\0" in text or len(text) > LONGEST for text in (words, *others)):
         return words
     text = f"bash: the command holds a NUL byte or is longer than {LONGEST} bytes; write a script instead\n"
     return Result(126, text, text.encode(), 0.0, output_bytes=len(text))

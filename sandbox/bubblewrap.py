@@ -148,7 +148,7 @@ class BubblewrapSandbox(FolderSandbox):
         """Run a command in fresh namespaces; returns when nothing of it is left."""
         self._started()
         chosen = self.effective(timeout, limits)
-        words = command_bytes(command)
+        words = command_bytes(command, env or {}, cwd)
         if isinstance(words, Result):
             return words
         runner = self._pool.take()

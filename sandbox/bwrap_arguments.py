@@ -69,7 +69,9 @@ def arguments(
     for name, value in variables.items():
         words += ["--setenv", name, value]
     words += ["--seccomp", "4", "--json-status-fd", "5"]
-    return b"\0".join(word.encode("utf-8", "surrogateescape") for word in words)
+    encoded = [word.encode("utf-8", "surrogateescape") for word in words]
+    assert not any(b"\0" in word for word in encoded), "a NUL byte would begin another option"
+    return b"\0".join(encoded)
 
 
 def _mounts(mounts: Mapping[str, str]) -> list[str]:

@@ -92,7 +92,7 @@ class LocalSandbox(FolderSandbox):
         """Run a command with this user's rights; its process group is killed at the deadline."""
         self._started()
         chosen = self.effective(timeout, limits)
-        words = command_bytes(command)
+        words = command_bytes(command, env or {}, cwd)
         if isinstance(words, Result):
             return words
         folder = os.path.join(self.workspace, cwd or ".")

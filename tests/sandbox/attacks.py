@@ -582,6 +582,15 @@ def command_lines(box: Box) -> None:
     """Commands that cannot be executed are results, not exceptions."""
     for command in ("\0", "echo '", "x" * 200_000, "\ud800", "", "exit 300"):
         assert isinstance(box.sandbox.run(command, 20), Result)
+    for extra in ({"cwd": "/\0--bind\0/\0/tmp/host"}, {"cwd": "\ud800"}, {"env": {"A": "b\0--bind\0/\0/tmp/host"}}):
+        done = box.sandbox.run("ls /tmp/host", 20, **extra)  # type: ignore[arg-type]
+        assert done.exit_code in (2, 126)
+    for name in ("A=b", "A\0", "", "A B"):
+        try:
+            box.sandbox.run("true", 20, env={name: "x"})
+        except SandboxError:
+            continue
+        raise AssertionError(f"took the variable {name!r}")
     assert box.sandbox.run("exit 3", 20).exit_code == 3
     assert box.sandbox.run("kill -SEGV $$", 20).exit_code in (139, 128 + 11)
     assert box.sandbox.run("no-such-command-x", 20).exit_code == 127

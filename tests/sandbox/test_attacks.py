@@ -10,6 +10,8 @@ from collections.abc import Callable
 import attacks
 import pytest
 
+from agentgym.sandbox import make
+
 MODE = "root" if os.geteuid() == 0 else "user"
 
 
@@ -36,14 +38,12 @@ def test_contained_as_an_ordinary_user(nobodys: dict[str, str], name: str) -> No
 
 def test_the_attacks_notice_where_nothing_is_contained() -> None:
     """Against plain subprocesses, those that can harm nothing but a temporary folder must fail."""
-    harmless = ["kernel_files", "host_files", "network", "system_calls", "long_file"]
-    found = {}
-    for name in harmless:
-        with attacks.make("unsafe-local", unsafe_local=True) as sandbox:
+    found = []
+    for name in ("kernel_files", "host_files", "network"):
+        with make("unsafe-local", unsafe_local=True) as sandbox:
             try:
-                if name != "system_calls":
-                    attacks.ATTACKS[name](attacks.Box(sandbox, "user"))
-                    found[name] = "contained"
+                attacks.ATTACKS[name](attacks.Box(sandbox, "user"))
+                found.append(name)
             except AssertionError:
                 pass
-    assert found == {}
+    assert found == []
