@@ -80,8 +80,19 @@ def execute(block: Block, folder: Path) -> None:
     assert done.returncode == 0, f"{block.text}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
 
 
+def needs(page: Path) -> None:
+    """Skip a page whose blocks need a sandbox where none works; AGENTGYM_REQUIRE_SANDBOX=1 (CI) runs it anyway."""
+    from agentgym.sandbox import backends
+
+    if page.name == "sandbox.md" and os.environ.get("AGENTGYM_REQUIRE_SANDBOX") != "1":
+        failing = [backend.detail for backend in backends() if backend.name != "unsafe-local" and not backend.works]
+        if len(failing) == 2:
+            pytest.skip(" ".join(failing))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_blocks_run(page: Path, tmp_path: Path) -> None:
+    needs(page)
     for block in blocks(page):
         assert block.language in ("python", "bash", "yaml", "mermaid", "text"), f"{page.name}: {block.language!r}"
         if not block.reason:
