@@ -30,10 +30,12 @@ BUILT_IN: dict[str, str] = {
     "scienceworld": "agentgym.environments.scienceworld:ScienceWorld",
     "remote": "agentgym.environments.adapters.remote:Remote",
     "gymnasium": "agentgym.environments.adapters.gymnasium:GymnasiumText",
+    "textarena": "agentgym.environments.adapters.textarena:TextArena",
+    "gem": "agentgym.environments.adapters.gem:Gem",
     "swe": "agentgym.environments.swe:SWE",
 }
 #: adapters of other libraries: ``gymnasium:CliffWalking-v1`` is the class for that id
-ADAPTERS: tuple[str, ...] = ("gymnasium",)
+ADAPTERS: tuple[str, ...] = ("gymnasium", "textarena", "gem")
 _registered: dict[str, str | type[Environment]] = {}
 
 

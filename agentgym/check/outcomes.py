@@ -125,7 +125,7 @@ def check_endings(probe: Probe) -> None:
             )
     probe.close(env)
     turn, times = ends.most_common(1)[0] if ends else (0, 0)
-    if turn > 1 and times == played >= 2:
+    if turn == probe.spec.max_turns > 1 and times == played >= 2:
         probe.find(
             "error",
             "turn_limit",

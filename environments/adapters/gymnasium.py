@@ -5,6 +5,7 @@ Gymnasium seeds each environment's own generator, so the process-wide ones stay 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import product
 from typing import Any, ClassVar, Final
@@ -84,7 +85,7 @@ class GymnasiumText(Adapter):
         return self._now
 
     def _observe(self, seen: Any, info: Mapping[str, Any]) -> Observation:
-        text = self._env.render() if self._rendered else _text(seen)
+        text = _uncoloured(self._env.render()) if self._rendered else _text(seen)
         mask = info.get("action_mask")
         names = self._names
         listed = names[:] if mask is None else [name for name, free in zip(names, mask, strict=True) if free]
@@ -164,6 +165,22 @@ def _rule(success: Any) -> str | float:
     if success not in SUCCESS:
         raise unknown("success rule of environment 'gymnasium'", str(success), SUCCESS, "Or a number.")
     return str(success)
+
+
+_COLOURED: Final = re.compile("\x1b\\[([0-9;]*)m(.*?)\x1b\\[0m", re.DOTALL)
+_ESCAPE: Final = re.compile("\x1b\\[[0-9;]*m")  # what is nested or left open
+_COLOURS: Final = ("grey", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
+
+
+def _uncoloured(text: str) -> str:
+    """Terminal colours as words: [x] where the background is coloured, {blue x} where the letter is."""
+    return _ESCAPE.sub("", _COLOURED.sub(_in_words, text)) if "\x1b" in text else text
+
+
+def _in_words(found: re.Match[str]) -> str:
+    codes = [int(code) for code in found[1].split(";") if code]
+    letter = next((code % 10 for code in codes if 30 <= code <= 37), None)
+    return f"[{found[2]}]" if letter is None else f"{{{_COLOURS[letter]} {found[2]}}}"
 
 
 def _text(seen: Any) -> str:
