@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,9 +29,7 @@ def sdk() -> Any:
     try:
         import docker
     except ImportError:
-        raise MissingDependency(
-            "the Docker sandbox needs the 'docker' package: pip install 'agentgym-turns[docker]'"
-        ) from None
+        raise MissingDependency("the 'docker' package is not installed; pip install 'agentgym-turns[docker]'") from None
     return docker
 
 
@@ -82,9 +81,8 @@ class Engine:
 
     def _client(self, version: str) -> Any:
         api = sdk().APIClient(base_url=self.host, tls=self.tls or False, timeout=CALL_S, version=version)
-        api.trust_env = (
-            False  # REQUESTS_CA_BUNDLE would replace the engine's own certificate, HTTP_PROXY redirect the calls
-        )
+        # else REQUESTS_CA_BUNDLE replaces the engine's certificate, and HTTP_PROXY redirects the calls
+        api.trust_env = False
         return api
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
@@ -138,21 +136,23 @@ def explain(where: Engine, doing: str, error: BaseException) -> str:
         deepest = inner
     status = getattr(error, "status_code", None)
     if isinstance(deepest, PermissionError):
-        what = (
-            "permission denied. Add yourself to the engine's group (sudo usermod -aG docker $USER, then log in again)"
-        )
+        what = "permission denied; add yourself to its group (sudo usermod -aG docker $USER), then log in again"
     elif isinstance(deepest, FileNotFoundError | ConnectionRefusedError):
-        what = (
-            "it is not running. Start it (sudo systemctl start docker, or, for tests, sudo scripts/dockerd start), "
-            "or set DOCKER_HOST"
-        )
+        what = f"it is not running; {_how_to_run()}, or set DOCKER_HOST"
     elif isinstance(deepest, TimeoutError) or "timed out" in text.lower():
-        what = f"it did not answer within {CALL_S:.0f} s. See its log (journalctl -u docker); restart it if it hangs"
+        what = f"it did not answer within {CALL_S:.0f} s; see its log (journalctl -u docker), restart it if it hangs"
     elif status is None and isinstance(error, OSError):
-        what = f"the connection broke ({text or type(error).__name__}). Was it restarted?"
+        what = f"the connection broke ({text or type(error).__name__}); was it restarted?"
     else:
         what = text or type(error).__name__
     return f"Docker engine at {where.host}, to {doing}: {what}"
+
+
+def _how_to_run() -> str:
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+    if shutil.which("dockerd", path=path):
+        return "sudo systemctl start docker (for tests: sudo scripts/dockerd start)"
+    return "install and start one (Debian, Ubuntu: sudo apt-get install docker.io)"
 
 
 def check() -> str:
@@ -164,7 +164,7 @@ def check() -> str:
     except (SandboxError, MissingDependency) as error:
         return str(error)
     if kind != "linux":
-        return f"Docker engine at {found.host} runs {kind} containers. Switch it to Linux containers"
+        return f"Docker engine at {found.host} runs {kind} containers; switch it to Linux containers"
     return ""
 
 
