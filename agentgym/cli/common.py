@@ -52,7 +52,8 @@ def pairs(items: Iterable[str], what: str) -> dict[str, Any]:
 
 def print_json(data: Any) -> None:
     """Data on stdout as indented JSON."""
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+    text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
+    click.echo(text.encode("utf-8", "backslashreplace").decode())  # a lone surrogate as JSON's own escape
 
 
 def print_table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:

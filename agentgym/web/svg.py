@@ -135,7 +135,7 @@ def scatter(points: Sequence[Point], x_label: str, y_label: str) -> Markup:
             line = f'<path class="range" d="M{at} {y(point.low)}V{y(point.high)}"/>'
         name = f"{point.name}: {y_label} {short(point.y)}, {x_label} {short(point.x)}"
         parts.append(
-            f'<a href="{escape(point.href)}" aria-label="{_text(name)}"{" class=faint" if point.faint else ""}>'
+            f'<a href="{_text(point.href)}" aria-label="{_text(name)}"{" class=faint" if point.faint else ""}>'
             f"<title>{_text(name)}</title>{line}"
             f'<circle class="dot" cx="{at}" cy="{up}" r="4.5"/>'
             f'<text x="{at + 7}" y="{up - 5}">{_text(point.mark)}</text></a>'

@@ -12,10 +12,10 @@ import pytest
 
 from agentgym.report import read_run, write_report
 from agentgym.report.curves import figures
-from agentgym.web.text import cut, visible
 from agentgym.statistics import wilson
 from agentgym.store import EpisodeStore
 from agentgym.types import Episode, Task, Termination, Turn
+from agentgym.web.text import cut, visible
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31mred\u202e</pre>"
@@ -86,7 +86,8 @@ def run(tmp_path: Path) -> Path:
     for i in range(6):
         line = {
             "phase": "rl", "step": i, "train/outcome": i / 6, "train/success": i / 6, "loss/total": 0.1,
-            "loss/kl": 0.01, "gap/logprob_max": 1e-5, "loss/entropy": 1.0, "grad_norm": 0.5, "credit/dead_groups": 0.5, "train/turns": 9.0,
+            "loss/kl": 0.01, "gap/logprob_max": 1e-5, "loss/entropy": 1.0,
+            "grad_norm": 0.5, "credit/dead_groups": 0.5, "train/turns": 9.0,
             "train/invalid_rate": 0.1, "train/sampled_tokens": 640.0, "train/episodes": 64.0, "time/rollout": 1.0,
             "time/update": 2.0, "credit/outcome/mean": 0.3, "credit/a$b$<i>/mean": 0.1,
         }  # fmt: skip
