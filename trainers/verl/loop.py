@@ -75,7 +75,7 @@ class AgentGymLoop(AgentLoopBase):  # type: ignore[misc, unused-ignore]
     """verl makes one of these for every trajectory; the work is the process's :class:`Player`'s."""
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
-        """One episode as verl's outputs, one a token row. ``sampling_params`` of verl are not used: the recipe's are."""
+        """One episode as verl's outputs, one a token row. Sampling is the recipe's, not verl's ``sampling_params``."""
         key = id(asyncio.get_running_loop())
         if key not in _players:
             _players[key] = Player(self.config, self.server_manager, self.tokenizer)

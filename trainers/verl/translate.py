@@ -336,5 +336,6 @@ def _ray(recipe: Recipe, machine: Machine) -> Tree:
     if recipe.cluster.address is not None:
         return {"address": recipe.cluster.address}
     processes = recipe.cluster.gpus
-    out: Tree = {"include_dashboard": False, "num_cpus": 12 + 4 * processes, "num_gpus": processes}
+    # local: without it Ray joins any cluster that it finds on this machine
+    out: Tree = {"address": "local", "include_dashboard": False, "num_cpus": 12 + 4 * processes, "num_gpus": processes}
     return out if machine.cuda else out | {"object_store_memory": 256 << 20}
