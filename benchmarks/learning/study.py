@@ -56,7 +56,7 @@ def _m(name: str, *overrides: str, oracle: bool = False, note: str = "") -> Meth
 #: in the order of running: what a reader needs most comes first
 METHODS = (
     _m("grpo", "estimator={name: grpo}"),
-    _m("spa", "credit=[spa]", TO_GO),
+    _m("spa", "credit=[{spa: {warmup_episodes: 1000}}]", TO_GO),
     _m("gigpo", f"estimator={{name: gigpo, options: {{gamma: {GAMMA}}}}}", note="anchors: observation text"),
     _m("milestones", "credit=[milestones]", TO_GO, oracle=True),
     _m("return", TO_GO, note="control: outcome only, return-to-go"),
@@ -230,9 +230,9 @@ def main() -> None:
     """Warm up, train, collect, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--starts", type=int, nargs="+", default=[0, 1], help="seeds of the warm starts")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[10, 11, 12, 13, 14, 15], help="starts take turns")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[20, 21, 22, 23, 24], help="starts take turns")
     parser.add_argument("--methods", nargs="+", choices=[m.name for m in METHODS], help="default: all")
-    parser.add_argument("--seconds", type=float, default=90.0, help="CPU seconds of RL for each run")
+    parser.add_argument("--seconds", type=float, default=180.0, help="CPU seconds of RL for each run")
     parser.add_argument("--every", type=int, default=10, help="evaluate every so many steps")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "study", help="folder of the runs")
