@@ -27,8 +27,9 @@ class Finding:
 
 
 @click.command(short_help="Check this machine, with the line that fixes each finding.")
+@click.option("--engine", type=click.Choice(["local", "verl"]), default="local", help="Check for this engine, too.")
 @json_option
-def doctor(as_json: bool) -> int:
+def doctor(engine: str, as_json: bool) -> int:
     """Check Python, packages, GPU, threads, data and disk. Exit code 1 where something needed is missing."""
     findings = [
         _python(),
@@ -39,6 +40,10 @@ def doctor(as_json: bool) -> int:
         *_sandboxes(),
         _disk(),
     ]
+    if engine == "verl":
+        from agentgym.trainers.verl.doctor import findings as verl_findings
+
+        findings += [Finding(*found) for found in verl_findings()]
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
