@@ -99,6 +99,12 @@ def load_tasks(board: Board, panel: Panel) -> TaskSet:
     return panel.choose(found, f"board {board.name!r}")
 
 
+def board_tasks(name: str) -> TaskSet:
+    """The tasks of the board that ``name`` leads to."""
+    board = load_board(name)
+    return load_tasks(board, load_panel(board, name))
+
+
 def _with_advice(error: DataError, board: Board) -> DataError:
     advice = f" {board.data.obtain}" if board.data.obtain else ""
     return DataError(f"board {board.name!r} needs {board.data.version}. {error}{advice}")

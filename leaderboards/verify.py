@@ -28,7 +28,7 @@ from agentgym.leaderboards.scoring import make_entry
 from agentgym.parsing import ActionFormat
 from agentgym.seeding import python_rng
 from agentgym.store import EpisodeStore
-from agentgym.types import Episode, Observation, Step, Termination
+from agentgym.types import Episode, Observation, Step, TaskSet, Termination
 
 #: turns of an environment that steps inline that are played again without being asked: seconds of work
 CHEAP_TURNS = 20_000
@@ -68,11 +68,12 @@ def read_entry(path: Path) -> Entry:
 
 def verify(
     entry: Entry, episodes: Path | None, board: Board | None = None, *, board_name: str | None = None,
-    replay: int | None = None, seed: int = 0,
+    tasks: TaskSet | None = None, replay: int | None = None, seed: int = 0,
 ) -> Verdict:  # fmt: skip
     """Check ``entry`` against the store at ``episodes`` (None: only the board can be checked).
 
-    ``replay``: episodes to play again, drawn by ``seed``; None: all where that takes seconds, else ``SAMPLE``.
+    ``tasks``: the board's, where they are loaded already. ``replay``: episodes to play again, drawn by ``seed``; None:
+    all where that takes seconds, else ``SAMPLE``.
     Raises DataError where the board's data is missing, so that nothing can be played.
     """
     verdict = Verdict()
@@ -89,7 +90,7 @@ def verify(
         verdict.notes.append("its episodes are not here: only the board was checked")
         return verdict
     panel = load_panel(board, board_name)
-    tasks = load_tasks(board, panel)
+    tasks = load_tasks(board, panel) if tasks is None else tasks
     ledger = Ledger(panel, tasks, board.attempts, entry.seed, f"entry {entry.model.label!r}")
     try:
         with EpisodeStore(episodes) as store:

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agentgym import Environment, EnvironmentSpec, Observation, Policy, PolicyRequest, SampledTurn, Step, Task, TaskSet
+from agentgym import (
+    BatchPolicy,
+    Environment,
+    EnvironmentSpec,
+    Observation,
+    Policy,
+    PolicyRequest,
+    SampledTurn,
+    Step,
+    Task,
+    TaskSet,
+)
 from agentgym.leaderboards.catalogue import load_board, load_panel, load_tasks
 from agentgym.leaderboards.freeze import freeze
 from agentgym.leaderboards.identity import identify
@@ -87,3 +100,21 @@ def make_job(board: str, model: str = "board_help:Slow", **options: Any) -> Job:
     loaded = load_board(board)
     panel = load_panel(loaded, board)
     return Job(loaded, panel, load_tasks(loaded, panel), identify(model), **options)
+
+
+class SlowBatches(BatchPolicy):
+    """The same answers in batches."""
+
+    name = "slow"
+
+    def act_batch(self, requests: Sequence[PolicyRequest]) -> list[SampledTurn | Exception]:
+        return [asyncio.run(Slow(0).act(request)) for request in requests]
+
+
+class Dies(Policy):
+    """Takes its process with it."""
+
+    name = "dies"
+
+    async def act(self, request: PolicyRequest) -> SampledTurn:
+        os._exit(3)

@@ -89,15 +89,26 @@ def verify(
     A changed board makes an entry stale, which is no fault. Exit code 1 where an entry does not hold.
     """
     from agentgym.leaderboards import verify as checks
+    from agentgym.leaderboards.catalogue import board_tasks
     from agentgym.leaderboards.collection import entries_folder, find, resolve
 
     place = entries_folder(folder)
     found = [resolve(name, place) for name in names] if names else find(place)
     bad, records = 0, []
+    tasks: dict[str, Any] = {}
     for one in found:
         verdict = checks.Verdict()
         try:
-            verdict = checks.verify(one.entry, one.episodes, board_name=board_file, replay=replay, seed=seed)
+            if one.episodes is not None and one.entry.board not in tasks:
+                tasks[one.entry.board] = board_tasks(board_file or one.entry.board)
+            verdict = checks.verify(
+                one.entry,
+                one.episodes,
+                board_name=board_file,
+                tasks=tasks.get(one.entry.board),
+                replay=replay,
+                seed=seed,
+            )
         except DataError as error:  # the board's data is not on this machine: that says nothing about the entry
             verdict.notes.append(f"not checked: {error}")
         except AgentGymError as error:
@@ -211,7 +222,10 @@ def build(folder: Path | None, out: Path) -> None:
     from agentgym.leaderboards.collection import entries_folder
     from agentgym.leaderboards.site import build as build_site
 
-    click.echo(f"wrote {build_site(entries_folder(folder), out)}")
+    built = build_site(entries_folder(folder), out, note=lambda text: click.echo(shown(text), err=True))
+    for problem in built.problems:
+        click.echo(shown(problem), err=True)
+    click.echo(f"wrote {built}")
 
 
 @leaderboard.command(short_help="Serve the site on this machine.")
@@ -223,7 +237,7 @@ def serve(folder: Path | None, host: str, port: int) -> None:
     from agentgym.leaderboards.collection import entries_folder
     from agentgym.leaderboards.site import serve as serve_site
 
-    serve_site(entries_folder(folder), host=host, port=port)
+    serve_site(entries_folder(folder), host=host, port=port, note=lambda text: click.echo(shown(text)))
 
 
 @leaderboard.command(short_help="Entries of the credit board from a result file of the credit bench.")

@@ -173,7 +173,7 @@ def test_wrong_boards_are_refused_with_line_and_nearest_key(tmp_path: Path) -> N
 def test_unknown_names_get_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'alfworld/valid_seen'"):
         board_path("alfworld/valid-sen")
-    with pytest.raises(ConfigError, match="there is no board file mine.yaml"):
+    with pytest.raises(ConfigError, match=r"there is no board file mine\.yaml"):
         board_path("mine.yaml")
     with pytest.raises(AgentGymError):
         load_board("nonsense")

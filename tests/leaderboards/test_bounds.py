@@ -38,7 +38,7 @@ def test_expert_and_noop(name: str, tmp_path: Path) -> None:
         entry = run(job, LocalPlayer(load_policy(who)), tmp_path / who)
         assert (entry.numbers["success"].value, entry.errors) == (expected, 0)
         assert sum(entry.terminations.values()) == len(panel.rows) * board.attempts
-        verdict = verify(entry, tmp_path / who / "episodes.agym", replay=10)
+        verdict = verify(entry, tmp_path / who / "episodes.agym", tasks=tasks, replay=10)
         assert (verdict.problems, verdict.stale, verdict.replayed) == ([], False, 10)
     assert board.bounds.noop == 0
     assert board.bounds.expert == 1 or board.bounds.note
