@@ -16,7 +16,7 @@ from agentgym.sandbox.docker_backend.stream import STDOUT, Stream, execution, li
 logger = logging.getLogger(__name__)
 
 #: seconds that a killed command's stream may take to end before the container itself is killed
-KILL_S = 5.0
+KILL_S = 10.0
 _MOST_STDERR = 2**16
 
 
@@ -132,16 +132,19 @@ class Box:
         )
 
     def _kill(self, stream: Stream, name: str) -> None:
-        """Kill every process but the first. Where the stream does not end of it, the container is killed."""
+        """Kill every process but the first. Where the stream does not end of it, the container is killed.
+
+        Again and again: on a busy machine the command's process may not have been started when its deadline passes.
+        """
         stream.no_more_input()
+        deadline = time.monotonic() + KILL_S
         with self.engine.errors("kill a command"):
             try:
-                self.engine.api.kill(self.id, "SIGUSR1")
-                if (
-                    stream.pump(time.monotonic() + KILL_S, lambda *_: True, alive=lambda: self._running(name))
-                    != "deadline"
-                ):
-                    return
+                while time.monotonic() < deadline:
+                    self.engine.api.kill(self.id, "SIGUSR1")
+                    soon = time.monotonic() + 0.25
+                    if stream.pump(soon, lambda *_: True, alive=lambda: self._running(name)) != "deadline":
+                        return
                 self.engine.api.kill(self.id, "SIGKILL")
             except (sdk().errors.NotFound, sdk().errors.APIError) as error:
                 if getattr(error, "status_code", 0) not in (404, 409):

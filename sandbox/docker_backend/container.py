@@ -112,6 +112,7 @@ def host_config(
         dns=["127.0.0.1"],  # else /etc/resolv.conf is the host's
         dns_search=["."],
         ipc_mode="private",
+        sysctls={"kernel.shm_rmid_forced": "1"},  # System V shared memory goes with its last process
         cgroupns="private",
         cap_drop=["ALL"],
         cap_add=capabilities,

@@ -25,6 +25,7 @@ from agentgym.sandbox import Limits, Sandbox, SandboxError, leftovers, make
 from agentgym.sandbox.base import MIB
 from agentgym.sandbox.docker_backend import box as box_module
 from agentgym.sandbox.docker_backend import container, remove_leftovers
+from agentgym.sandbox.edit import Editor
 
 docker = pytest.importorskip("docker")
 pytestmark = pytest.mark.usefixtures("docker_engine")
@@ -189,8 +190,22 @@ def test_nothing_but_the_workspace_outlives_a_command(sandbox: Sandbox) -> None:
         "mkdir -p /tmp/a/b /dev/shm/c; echo x > /tmp/a/b/x; chmod 0 /tmp/a/b /tmp/a; ln -s /testbed /tmp/link; "
         "echo kept > /testbed/kept; chmod 400 /testbed/kept; touch /tmp/.hidden '/tmp/new\nline'"
     )
+    assert "Shared memory id" in sandbox.run("ipcmk -M 1000000").output
+    assert "agent" not in sandbox.run("ipcs -m").output
     done = sandbox.run("ls -A /tmp /dev/shm /dev/mqueue; stat -c %a /testbed/kept; ps -e -o comm= | sort -u")
     assert done.output == "/dev/mqueue:\n\n/dev/shm:\n\n/tmp:\n400\nbash\nps\nsort\n"
+
+
+def test_edit_tools(sandbox: Sandbox) -> None:
+    edit = Editor(sandbox)
+    assert edit.create("edit/a.py", "x = 1\ny = 2\n").ok
+    assert edit.str_replace("edit/a.py", "y = 2", "y = 3").ok
+    assert sandbox.read("edit/a.py") == b"x = 1\ny = 3\n"
+    assert "a.py" in edit.view("edit").text
+    sandbox.run("ln -s /etc/passwd edit/link; mkfifo edit/fifo")
+    for path in ("edit/link", "edit/fifo", "../etc/passwd", "/etc/passwd", "edit/none"):
+        assert not edit.view(path).ok
+        assert not edit.str_replace(path, "root", "x").ok
 
 
 # -- the traps of the engine and its SDK -----------------------------------------------------------------------------
@@ -243,6 +258,13 @@ def test_a_command_that_cannot_be_killed_costs_the_container(
             made.run("true")
         with pytest.raises(SandboxError, match="Start a new sandbox"):
             made.read("x")
+
+
+def test_a_deadline_that_passes_before_the_command_has_begun(sandbox: Sandbox) -> None:
+    for timeout in (0.0001, 0.01, 0.03, 0.05):
+        done = sandbox.run("sleep 60", timeout)
+        assert (done.timed_out, done.exit_code) == (True, 137)
+        assert sandbox.run("echo fine").output == "fine\n"
 
 
 def test_orphans_do_not_use_up_the_process_numbers(docker_engine: Any) -> None:
