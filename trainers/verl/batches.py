@@ -111,7 +111,7 @@ def write(batch: Any, found: Assigned, critic: bool) -> None:
 
 @dataclass(slots=True)
 class Plan:
-    """An update: ``meta`` names the samples in the order processes take them; ``padding`` are the fillers among them."""
+    """An update: ``meta`` names the samples in the order processes take them; ``padding``: the fillers among them."""
 
     meta: Any
     padding: list[str]

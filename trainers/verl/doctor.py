@@ -1,4 +1,4 @@
-"""What ``agentgym doctor --engine verl`` looks at: versions and pins, GPUs, Ray, vLLM; each with the line that mends it.
+"""What ``agentgym doctor --engine verl`` looks at: versions, pins, GPUs, Ray, vLLM; each with the line that mends it.
 
 Reads installed metadata and, for torch, asks for GPUs; starts nothing and imports neither verl nor Ray.
 """

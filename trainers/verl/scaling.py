@@ -1,4 +1,4 @@
-"""How much memory a run of the verl engine takes on each GPU, and how fast it could be: formulas with stated assumptions.
+"""How much memory a run of the verl engine takes on each GPU, and how fast it could be: formulas, assumptions stated.
 
 ``docs/scaling.md`` explains them; its numbers come from here (a test compares). Nothing is measured: these are upper
 bounds to choose a layout by, and the run's own ``perf/max_memory_allocated_gb`` and ``timing_s`` to correct it with.
