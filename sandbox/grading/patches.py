@@ -142,16 +142,18 @@ def _hunk(lines: list[str], at: int) -> tuple[int, Hunk]:
     head = _HUNK.match(lines[at])
     assert head is not None
     left, right = int(head[2] or 1), int(head[4] or 1)
-    first, old, new, added = at, [], [], []
+    first, old, new, added = at, list[str](), list[str](), list[str]()
+    last = ""
     at += 1
-    while at < len(lines) and (left or right or lines[at].startswith("\\")):
-        mark, rest = lines[at][:1], lines[at][1:] + "\n"
+    end = len(lines) - (lines[-1] == "")  # what stands behind the last line feed is no line
+    while at < end and (left or right or lines[at].startswith("\\")):
+        mark, rest = lines[at][:1] or " ", lines[at][1:] + "\n"
         at += 1
         if mark == "\\":  # the line before has no line feed
-            for side in (old, new) if lines[at - 2][:1] in (" ", "") else (old if lines[at - 2][0] == "-" else new,):
-                side[-1] = side[-1][:-1]
+            for side in (old if last in " -" else [], new if last in " +" else []):
+                side[-1:] = [line.removesuffix("\n") for line in side[-1:]]
             continue
-        if mark not in (" ", "-", "+", ""):
+        if mark not in " -+":
             raise DataError(f"diff, line {at}: a line of a hunk begins with a blank, + or -, got {lines[at - 1]!r:.60}")
         if mark != "+":
             old.append(rest)
@@ -161,6 +163,7 @@ def _hunk(lines: list[str], at: int) -> tuple[int, Hunk]:
             right -= 1
         if mark == "+":
             added.append(rest)
+        last = mark
     if left or right:
         raise DataError(f"diff, line {first + 1}: the hunk ends before the lines that its header announces")
     return at, Hunk(int(head[1]), tuple(old), tuple(new), tuple(added))

@@ -41,7 +41,10 @@ def read_records(output: bytes, key: bytes) -> Records:
             found.bad += 1
             continue
         sequence, kind, *fields = body.decode().split(" ")
-        if int(sequence) != expected or found.finished:
+        if found.finished:
+            found.flags.append(Flag("record", f"record {sequence} after the finish record"))
+            continue
+        if int(sequence) != expected:
             found.flags.append(Flag("record", f"record {sequence} where {expected} was due"))
         expected = int(sequence) + 1
         _take(found, kind, ["" if f == "-" else bytes.fromhex(f).decode("utf-8", "replace") for f in fields])
