@@ -78,11 +78,14 @@ BRANCHES = b"""def f(a):
 def test_branches_are_dropped_whole() -> None:
     made = results(BRANCHES, "dropped-branch", 1)
     lines = BRANCHES.decode().split("\n")
-    assert made == {
-        "\n".join(lines[:3] + lines[5:]),  # without elif
-        "\n".join(lines[:5] + lines[7:]),  # without else
-        "\n".join(lines[:7] + lines[9:]),  # without the second if
-    }
+    assert (
+        made
+        == {
+            "\n".join(lines[:3] + lines[5:]),  # without elif
+            "\n".join(lines[:5] + lines[7:]),  # without else
+            "\n".join(lines[:7] + lines[9:]),  # without the second if
+        }
+    )
 
 
 def test_the_only_statement_of_a_block_becomes_pass() -> None:

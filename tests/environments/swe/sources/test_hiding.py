@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentgym.environments.swe.sources.hiding import split_id, without_tests
 from agentgym.sandbox.grading.patches import apply_patch, make_diff
 
-TESTS = b'''import pytest
+TESTS = b"""import pytest
 
 # about one
 @pytest.mark.parametrize("x", [1,
@@ -32,14 +32,14 @@ class TestA:
 class TestB(TestA):
     def test_five(self):
         pass
-'''
-BASE = b'''class Mixin:
+"""
+BASE = b"""class Mixin:
     def test_shared(self):
         pass
 
     def helper(self):
         pass
-'''
+"""
 FILES = {"tests/test_a.py": TESTS, "tests/__init__.py": BASE, "p.py": b"def test_shared(self): pass\n"}
 
 
@@ -87,7 +87,12 @@ def test_an_inherited_test_is_taken_out_where_it_is_defined() -> None:
 
 
 def test_what_cannot_be_found_stays() -> None:
-    tests = ["tests/test_a.py::test_nothing", "other.py::test_one", "tests/test_a.py", "tests/test_a.py::Nobody::test_x"]
+    tests = [
+        "tests/test_a.py::test_nothing",
+        "other.py::test_one",
+        "tests/test_a.py",
+        "tests/test_a.py::Nobody::test_x",
+    ]
     assert without_tests(FILES, tests) == FILES
     broken = {"t.py": b"def test_a(:\n"}
     assert without_tests(broken, ["t.py::test_a"]) == broken

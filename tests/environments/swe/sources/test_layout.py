@@ -15,7 +15,13 @@ TEST = {"tests/test_a.py": b"def test_a(): pass\n"}
 
 
 def test_src_layout() -> None:
-    files = {"PKG-INFO": INFO, "src/my_pack/__init__.py": b"", "src/my_pack/core.py": b"x = 1\n", "setup.py": b"", **TEST}
+    files = {
+        "PKG-INFO": INFO,
+        "src/my_pack/__init__.py": b"",
+        "src/my_pack/core.py": b"x = 1\n",
+        "setup.py": b"",
+        **TEST,
+    }
     found = find_layout(files, "my_pack-1.2")
     assert (found.name, found.version, found.license) == ("My.Pack", "1.2", "MIT")
     assert found.roots == ("src",)
@@ -39,7 +45,15 @@ def test_a_package_of_another_name_is_found_by_top_level_txt() -> None:
 def test_tests_within_the_package_and_what_is_not_mutated() -> None:
     files = {
         f"p/{name}": b""
-        for name in ("__init__.py", "a.py", "_version.py", "tests/test_b.py", "tests/helper.py", "_vendor/c.py", "conftest.py")
+        for name in (
+            "__init__.py",
+            "a.py",
+            "_version.py",
+            "tests/test_b.py",
+            "tests/helper.py",
+            "_vendor/c.py",
+            "conftest.py",
+        )
     }
     found = find_layout({**files, "docs/conf.py": b"", "docs/test_x.py": b""}, "p", "p", "1")
     assert found.sources == ("p/__init__.py", "p/a.py")

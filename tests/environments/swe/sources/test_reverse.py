@@ -42,7 +42,9 @@ index 0000000..9daeafb
 BEFORE = {"a.py": b"1\n2\n3\n", "gone.py": b"x\n"}
 AFTER = {"a.py": b"1\ntwo\n3\n", "made.py": b"test"}
 
-LINES = st.lists(st.sampled_from(["a\n", "b\n", "--- x\n", "+++ y\n", "@@ -1 +1 @@\n", "-\n", "\n", "\\ z\n"]), max_size=12)
+LINES = st.lists(
+    st.sampled_from(["a\n", "b\n", "--- x\n", "+++ y\n", "@@ -1 +1 @@\n", "-\n", "\n", "\\ z\n"]), max_size=12
+)
 FILES = st.dictionaries(
     st.sampled_from(["a.py", "b/c.py", "d.txt"]),
     st.tuples(LINES, st.booleans()).map(lambda t: "".join(t[0]).encode()[: -1 if t[1] and t[0] else None]),
