@@ -101,7 +101,7 @@ def _download(name: str, version: str, sha256: str) -> Path:
         try:
             venvs.run_pip(python, [*common, "--no-build-isolation"], label, timeout=300)
         except AgentGymError as error:
-            if "hash" in str(error).lower() or "No matching distribution" in str(error):
+            if not re.search(r"No module named|BackendUnavailable|Cannot import", str(error)):
                 raise
             venvs.run_pip(python, common, label, timeout=600)  # a backend that is not among ours
         found = [path for path in sorted(Path(folder, "got").glob("*")) if path.name.endswith(ENDINGS)]

@@ -133,7 +133,7 @@ def test_windows_line_ends_stay() -> None:
     ],
 )
 def test_files_that_cannot_be_mutated_are_refused_by_name(text: bytes, said: str) -> None:
-    with pytest.raises(DataError, match="m.py") as caught:
+    with pytest.raises(DataError, match=r"m\.py") as caught:
         edits.sites("m.py", text)
     assert said in str(caught.value)
 

@@ -50,10 +50,10 @@ def test_pip_fetches_once_and_the_archive_is_kept(index: Path) -> None:
 
 def test_another_archive_than_the_tasks_is_refused(index: Path) -> None:
     sdist(index)
-    with pytest.raises(AgentGymError, match="tiny-pack==1.0"):
+    with pytest.raises(AgentGymError, match=r"tiny-pack==1\.0"):
         fetch.fetch_sdist("tiny-pack", "1.0", "0" * 64)
     kept = fetch.fetch("tiny-pack==1.0")
-    with pytest.raises(AgentGymError, match="tiny-pack==1.0"):
+    with pytest.raises(AgentGymError, match=r"tiny-pack==1\.0"):
         fetch.fetch_sdist("tiny-pack", "1.0", "0" * 64)  # what is kept is no substitute either
     assert kept.sha256 != "0" * 64
 

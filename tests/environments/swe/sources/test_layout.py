@@ -77,7 +77,7 @@ def test_refusals(files: dict[str, bytes], said: str) -> None:
     if not said:
         assert find_layout(files, "p", "p", "1").sources == ("p/__init__.py",)
         return
-    with pytest.raises(DataError, match="^p-1: ") as caught:
+    with pytest.raises(DataError, match=r"^p-1: ") as caught:
         find_layout(files, "p-1", "p", "1")
     assert said in str(caught.value)
 
