@@ -13,11 +13,13 @@ RUN ?= runs/demo
 DEMO_ARGS ?=
 #: more arguments for the learning study
 STUDY_ARGS ?=
+#: more arguments for the benchmark of software tasks
+SWE_ARGS ?=
 #: more arguments for pytest, for example TESTS="tests/cli -x"
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-browser test-textworld test-verl test-verl-vllm test-docker explore check format bench study clean install
+.PHONY: help demo test test-browser test-textworld test-verl test-verl-vllm test-docker explore check format bench swe-tasks study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -91,12 +93,16 @@ bench: $(STAMP) ## measure speed, write benchmarks/results (REFERENCE_PYTHON=...
 	$(BIN)/python benchmarks/games_speed.py
 	$(BIN)/python benchmarks/webshop_speed.py
 	$(BIN)/python benchmarks/search_speed.py
+	$(BIN)/python benchmarks/swe_tasks.py
 ifdef REFERENCE_PYTHON
 	$(BIN)/python benchmarks/alfworld_speed.py --reference-python $(REFERENCE_PYTHON)
 	$(BIN)/python benchmarks/alfworld_parity.py --python $(REFERENCE_PYTHON) | tee benchmarks/results/alfworld_parity.txt
 else
 	$(BIN)/python benchmarks/alfworld_speed.py --out runs/alfworld_speed-native.json
 endif
+
+swe-tasks: $(STAMP) ## make and prove 40 software tasks out of two packages of the index, in minutes (SWE_ARGS="--tasks 5")
+	$(BIN)/python benchmarks/swe_tasks.py $(SWE_ARGS)
 
 study: $(STAMP) ## compare credit methods: hours of one core; resumes where it was stopped (STUDY_ARGS="--jobs 2")
 	$(BIN)/python benchmarks/learning/study.py $(STUDY_ARGS)
