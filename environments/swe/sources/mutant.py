@@ -16,6 +16,8 @@ from agentgym.environments.swe.sources.probing import Probe, Why, run_tests
 from agentgym.environments.swe.sources.subject import Subject
 from agentgym.sandbox.grading.patches import make_diff
 
+#: the least time that a run of tests gets; an endless loop costs it
+LEAST_SECONDS = 10.0
 #: what becomes of a bug, in the order in which it is found out
 VERDICTS = ("kept", "same-program", "not-covered", "survived", "timeout", "broke", "trivial", "flaky")
 
@@ -48,7 +50,7 @@ def examine(subject: Subject, edit: Edit, rules: Rules) -> Examined:
     if not tests:
         return Examined("not-covered")
     broken = {**subject.files, edit.path: edit.apply(source)}
-    limit = max(10.0, 8 * subject.baseline.seconds)
+    limit = max(LEAST_SECONDS, 8 * subject.baseline.seconds)
     first = run_tests(subject.runtime, broken, subject.layout, sorted(tests), timeout=limit)
     if found := _dropped(subject, first, tests, rules):
         return found
