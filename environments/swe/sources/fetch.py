@@ -44,7 +44,7 @@ def fetch(what: str) -> Fetched:
     Raises ConfigError for what is none of them, AgentGymError where pip cannot fetch it, DataError for a bad archive.
     """
     place = Path(what)
-    if place.is_dir():
+    if what.strip() and place.is_dir():
         tree = read_folder(place)
         return Fetched(tree, normal(place.resolve().name), "", tree_hash(tree.files), place.resolve())
     if place.is_file():
