@@ -25,7 +25,7 @@ from verl.workers.utils.padding import response_from_nested
 from agentgym.config.recipe import Recipe
 from agentgym.errors import AgentGymError
 from agentgym.trainers.verl import seam
-from agentgym.trainers.verl.credit import Assigned, value_shares
+from agentgym.trainers.verl.credit import Assigned, deal, minibatch_size, value_shares
 from agentgym.trainers.verl.loss import actor_loss, critic_loss
 
 if TYPE_CHECKING:
@@ -158,21 +158,15 @@ def _plan(
     trainer: AgentGymTrainer, mesh: str, workers: Any, batch: Any, parts: list[list[str]], fields: list[str],
     told: dict[str, Any],
 ) -> Plan | None:  # fmt: skip
-    """Lay minibatches out so that each process's share of each has as many samples: equal sizes, like lengths."""
+    """The update over minibatches ``parts``, or None where there is none."""
     if not parts:
         return None
     processes = _processes(workers, mesh)
-    each = -(-max(map(len, parts)) // processes)  # samples of a minibatch in one process
-    size = each * processes
+    size = minibatch_size(parts, processes)
     padding = _padding(trainer, batch, sum(size - len(part) for part in parts), fields)
     lengths = dict(zip(batch.keys, (tag["seq_len"] for tag in batch.tags), strict=True))
-    spare = iter(padding)
-    dealt: list[list[list[str]]] = [[] for _ in range(processes)]
-    for part in parts:
-        full = sorted(part, key=lambda key: (-lengths[key], key)) + [next(spare) for _ in range(size - len(part))]
-        for process in range(processes):
-            dealt[process].append(full[process::processes])
-    keys = [key for shares in dealt for share in shares for key in share]
+    dealt = deal(parts, lengths, processes, padding)
+    keys = [key for share in dealt for key in share]
     info = told | {
         "global_batch_size": size,
         "mini_batch_size": size,

@@ -132,3 +132,24 @@ def value_shares(columns: Mapping[str, Columns], keys: Sequence[str]) -> None:
     for key in keys:
         found = columns[key]["value_shares"]
         columns[key]["value_shares"] = (found > 0).astype(np.float32) / np.float32(max(1.0, total))
+
+
+def minibatch_size(parts: Sequence[Sequence[str]], processes: int) -> int:
+    """Samples of each minibatch, fillers included: the most that one has, up to a multiple of ``processes``."""
+    return -(-max(map(len, parts)) // processes) * processes
+
+
+def deal(
+    parts: Sequence[Sequence[str]], lengths: Mapping[str, int], processes: int, padding: Sequence[str]
+) -> list[list[str]]:
+    """Which samples each process takes, its share of every minibatch one after the other.
+
+    All shares of all minibatches have as many samples, filled up from ``padding``; long ones are dealt out evenly.
+    """
+    size, spare = minibatch_size(parts, processes), iter(padding)
+    out: list[list[str]] = [[] for _ in range(processes)]
+    for part in parts:
+        full = sorted(part, key=lambda key: (-lengths[key], key)) + [next(spare) for _ in range(size - len(part))]
+        for process in range(processes):
+            out[process] += full[process::processes]
+    return out

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from agentgym.errors import DataError
 from agentgym.trainers.local import panels
 from agentgym.trainers.local.checkpoint import flatten, unflatten
-from agentgym.trainers.local.metrics import MetricsLog
+from agentgym.trainers.local.metrics import MetricsLog, trackers_of
 
 if TYPE_CHECKING:
     from agentgym.trainers.verl.trainer import AgentGymTrainer
@@ -41,7 +41,8 @@ def open_log(trainer: AgentGymTrainer) -> MetricsLog:
             except ValueError:
                 break
             offset += len(line)
-    return MetricsLog(trainer.run_dir, offset)
+    trackers = trackers_of(trainer.recipe, trainer.run_dir, trainer.progress.note)
+    return MetricsLog(trainer.run_dir, offset, trackers)
 
 
 def write(trainer: AgentGymTrainer, metrics: dict[str, Any], step: int) -> None:

@@ -129,7 +129,9 @@ def settings(recipe: Recipe, run_dir: Path, machine: Machine, start: Start, resu
         "algorithm": _algorithm(recipe),
         "trainer": _trainer(recipe, run_dir, machine, resume),
         "reward": {"num_workers": 1},
-        "transfer_queue": {"backend": {"SimpleStorage": {"num_data_storage_units": max(1, 2 * recipe.cluster.nodes)}}},
+        "transfer_queue": {
+            "backend": {"SimpleStorage": {"num_data_storage_units": 2 * recipe.cluster.nodes if machine.cuda else 1}}
+        },
         "ray_kwargs": {"ray_init": _ray(recipe, machine)},
     }
     own = keys.nested(recipe.verl)
@@ -337,5 +339,5 @@ def _ray(recipe: Recipe, machine: Machine) -> Tree:
         return {"address": recipe.cluster.address}
     processes = recipe.cluster.gpus
     # local: without it Ray joins any cluster that it finds on this machine
-    out: Tree = {"address": "local", "include_dashboard": False, "num_cpus": 12 + 4 * processes, "num_gpus": processes}
+    out: Tree = {"address": "local", "include_dashboard": False, "num_cpus": 8 + 4 * processes, "num_gpus": processes}
     return out if machine.cuda else out | {"object_store_memory": 256 << 20}

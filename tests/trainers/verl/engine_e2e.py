@@ -1,0 +1,279 @@
+"""Whole runs of the verl engine on CPUs: Ray, FSDP2 over gloo, the torch rollout server. In ``make test-verl``.
+
+Every run is the command of a user, in a process of its own, with a deadline.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from safetensors.numpy import load_file
+
+from agentgym.config.loader import load_recipe
+from agentgym.trainers.verl import compat, keys
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+QUEST = [
+    "quest/k2", "model.constrain=false", "model.tiny.hidden_size=32", "sft.steps=60", "sft.episodes=100",
+    "rl.steps=3", "rl.groups=4", "rl.group_size=4", "rl.minibatch=6", "limits.max_turns=6", "rl.lr=1e-3",
+    "credit=[{grounding_penalty: {penalty: 0.5}}]", "estimator.name=discounted_return", "rl.old_logprobs=trainer",
+    "eval.every=0", "env.eval.limit=4", "env.test.limit=4", "checkpoint={every: 1, keep: 3}",
+]  # fmt: skip
+TROUBLE = [
+    "quest/k2", "env.name=engine_toy:Trouble", "env.train={split: train, options: {n: 4}}", "sft.steps=0",
+    "env.eval={split: calm, options: {n: 2}, limit: 2}", "env.test={split: calm, options: {n: 2}, limit: 2}",
+    "model.constrain=false", "model.tiny.hidden_size=32", "model.tiny.vocab_size=512", "rl.groups=4", "rl.group_size=2",
+    "limits={reset_timeout: 3, max_response_tokens: 8}", "credit=['engine_toy:Length']",
+    "estimator.name=discounted_return", "eval.every=0", "checkpoint.every=0", "prompt.rewrite=[]",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _verl() -> None:
+    compat.require()
+
+
+def environment() -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
+
+
+class Run:
+    """``agentgym train`` in a process of its own; all its processes end with :meth:`end`."""
+
+    def __init__(self, folder: Path, arguments: list[str]) -> None:
+        self.folder = folder
+        self.log = folder.with_suffix(".log")
+        command = [sys.executable, "-m", "agentgym", "train", *arguments, "engine=verl", "--output", str(folder)]
+        self.began, self.peak = time.monotonic(), 0.0
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, env=environment(), stdout=log, stderr=subprocess.STDOUT)
+
+    def wait(self, seconds: float = 900, until: Callable[[], Any] = lambda: False) -> int | None:
+        """Until the end, or until ``until``; notes the peak memory of all its processes (PSS, in GB)."""
+        deadline = time.monotonic() + seconds
+        while self.process.poll() is None and not until():
+            assert time.monotonic() < deadline, f"still running after {seconds} s:\n{self.text()[-3000:]}"
+            self.peak = max(self.peak, memory(self.process.pid))
+            time.sleep(1.0)
+        return self.process.poll()
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        file = self.folder / "metrics.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def steps(self) -> list[dict[str, Any]]:
+        return [line for line in self.metrics() if line["step"] > 0]
+
+    def end(self) -> None:
+        for process in family(self.process.pid):
+            process.kill()
+        self.process.wait(30)
+
+
+def family(pid: int) -> list[psutil.Process]:
+    try:
+        first = psutil.Process(pid)
+        return [first, *first.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def memory(pid: int) -> float:
+    total = 0.0
+    for process in family(pid):
+        try:
+            total += process.memory_full_info().pss / 1e9
+        except (psutil.Error, AttributeError):
+            continue
+    return total
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    return load_file(folder / "model.safetensors")
+
+
+def apart(one: dict[str, Any], other: dict[str, Any]) -> float:
+    return max(float(np.abs(one[name].astype(np.float64) - other[name]).max()) for name in one)
+
+
+def model_of(run: Path, step: int) -> Path:
+    return run / "verl" / f"global_step_{step}" / "actor" / "huggingface"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Warm start, three steps, final evaluation."""
+    run = Run(tmp_path_factory.mktemp("verl") / "run", QUEST)
+    try:
+        assert run.wait() == 0, run.text()[-4000:]
+    finally:
+        run.end()
+    print(f"three steps: {time.monotonic() - run.began:.0f} s, peak memory {run.peak:.1f} GB")
+    return run
+
+
+class TestThreeSteps:
+    def test_rollout_and_actor_agree_on_every_trained_token(self, trained: Run) -> None:
+        steps = trained.steps()
+        assert [line["step"] for line in steps] == [1, 2, 3]
+        for line in steps:
+            assert line["train/rows"] > 0
+            assert line["gap/logprob_max"] < 1e-5
+            assert line["training/rollout_probs_diff_max"] < 1e-5
+
+    def test_the_weights_moved_and_reached_the_rollout(self, trained: Run) -> None:
+        start = weights(trained.folder / "start" / "checkpoints" / "sft")
+        assert apart(start, weights(model_of(trained.folder, 1))) > 1e-4
+        assert apart(weights(model_of(trained.folder, 1)), weights(model_of(trained.folder, 3))) > 1e-4
+
+    def test_nothing_was_evicted_or_failed(self, trained: Run) -> None:
+        for line in trained.steps():
+            assert line["train/episodes"] == 16
+            assert line["train/errors"] == 0
+            assert not any("evicted" in key for key in line)
+
+    def test_the_local_trainer_does_the_same(self, trained: Run, tmp_path: Path) -> None:
+        """Same tasks, seeds, episodes, advantages, losses and, to rounding, weights."""
+        start = trained.folder / "start" / "checkpoints" / "sft"
+        recipe = [*QUEST, "sft.steps=0", f"model.path={start}", "eval.final=false"]
+        command = [sys.executable, "-m", "agentgym", "train", *recipe, "--output", str(tmp_path / "local")]
+        subprocess.run(command, env=environment(), check=True, timeout=600)
+        lines = [json.loads(line) for line in (tmp_path / "local" / "metrics.jsonl").read_text().splitlines()]
+        local = [line for line in lines if line["phase"] == "rl" and line["step"] > 0]
+        for ours, theirs in zip(trained.steps(), local, strict=True):
+            for key in ("train/tokens", "train/sampled_tokens", "train/outcome", "train/rows", "train/turns"):
+                assert ours[key] == theirs[key], key
+            assert ours["loss/policy"] == pytest.approx(theirs["loss/policy"], abs=2e-5)
+        moved = apart(weights(start), weights(tmp_path / "local" / "checkpoint"))
+        off = apart(weights(tmp_path / "local" / "checkpoint"), weights(model_of(trained.folder, 3)))
+        print(f"after three steps the engines' weights differ by {off:.2g}; they moved by {moved:.2g}")
+        assert off < 1e-3 * moved
+
+    def test_the_export_is_a_model_for_eval(self, trained: Run, tmp_path: Path) -> None:
+        assert (trained.folder / "checkpoint").resolve() == model_of(trained.folder, 3).resolve()
+        results = json.loads((trained.folder / "evaluations.json").read_text())
+        assert results[0]["tasks"] == 4
+        command = [sys.executable, "-m", "agentgym", "eval", "quest", "--model", str(trained.folder / "checkpoint")]
+        found = subprocess.run(
+            [*command, "--limit", "2", "--output", str(tmp_path / "eval")], env=environment(), timeout=300,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert found.returncode == 0, found.stderr[-2000:]
+
+    def test_a_resumed_run_continues_exactly(self, trained: Run, tmp_path: Path) -> None:
+        folder = tmp_path / "resumed"
+        shutil.copytree(trained.folder, folder, symlinks=True)
+        shutil.rmtree(folder / "verl" / "global_step_3")
+        (folder / "verl" / "latest_checkpointed_iteration.txt").write_text("2")
+        run = Run(folder, [*QUEST, "eval.final=false", "--resume"])
+        try:
+            assert run.wait() == 0, run.text()[-4000:]
+        finally:
+            run.end()
+        before, after = trained.steps()[2], run.steps()[2]
+        assert [line["step"] for line in run.steps()] == [1, 2, 3]
+        for key in (key for key in before if key.startswith(("train/", "credit/"))):
+            assert after[key] == pytest.approx(before[key], abs=1e-6), key
+        assert apart(weights(model_of(trained.folder, 3)), weights(model_of(folder, 3))) < 1e-6
+
+
+class TestTrouble:
+    def test_hanging_and_raising_environments_go_on_and_a_killed_worker_ends_the_run(self, tmp_path: Path) -> None:
+        run = Run(tmp_path / "run", [*TROUBLE, "rl.steps=1000"])
+        try:
+            code = run.wait(until=lambda: len(run.steps()) >= 2)
+            assert code is None, run.text()[-4000:]
+            for line in run.steps():
+                assert line["train/errors"] == 4  # two tasks of four, two episodes each
+                assert line["train/end/env_error"] == 0.5
+                assert line["train/rows"] > 0
+            workers = [p for p in family(run.process.pid) if "WorkerDict" in " ".join(p.cmdline())]
+            assert workers
+            workers[0].kill()
+            killed = time.monotonic()
+            assert run.wait(60) not in (0, None)
+            seconds = time.monotonic() - killed
+        finally:
+            run.end()
+        print(f"the run ended {seconds:.0f} s after its worker was killed")
+        assert seconds < 30
+        assert "WorkerDict" in run.text()
+        assert "died" in run.text()
+
+    def test_an_exception_in_the_agent_loop_ends_the_run(self, tmp_path: Path) -> None:
+        modules = "agentgym.trainers.verl.plugin,engine_broken"
+        variable = f"verl.ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES={modules}"
+        run = Run(tmp_path / "run", [*TROUBLE, "rl.steps=2", "env.train={split: calm, options: {n: 4}}", variable])
+        try:
+            assert run.wait() not in (0, None)
+        finally:
+            run.end()
+        assert "the agent loop raised RuntimeError: broken on purpose" in run.text()
+
+
+class TestMore:
+    def test_adapters_a_critic_and_the_scorer(self, tmp_path: Path) -> None:
+        """LoRA, GAE with verl's value model, IGPO's log-probabilities from the actor, on two steps."""
+        arguments = [
+            *TROUBLE, "rl.steps=2", "env.train={split: calm, options: {n: 4}}", "model.lora={r: 4, alpha: 8}",
+            "credit=['engine_toy:Length', {igpo: {}}]", "estimator={name: gae, options: {gamma: 0.9}}",
+            "rl.old_logprobs=trainer", "rl.kl_coef=0.01", "rl.lr=1e-2",
+        ]  # fmt: skip
+        run = Run(tmp_path / "run", arguments)
+        try:
+            assert run.wait() == 0, run.text()[-4000:]
+        finally:
+            run.end()
+        for line in run.steps():
+            assert line["gap/logprob_max"] < 1e-5
+            assert np.isfinite(line["critic/loss"])
+            assert line["credit/info_gain/std"] > 0
+        assert run.steps()[1]["loss/kl"] > 0
+
+
+def test_the_list_of_verls_settings_is_that_of_the_installed_verl() -> None:
+    from hydra import compose, initialize_config_module
+    from omegaconf import OmegaConf
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        found: Any = OmegaConf.to_container(compose("ppo_trainer"), resolve=False)
+    names, opened = keys.known()
+    there = {name for name, _ in keys.leaves(found)}
+    below = {name for name in there if any(name.startswith(f"{parent}.") for parent in opened)}
+    assert not there - names - below
+    extra = {name for name in names - there if name not in opened}
+    assert extra <= {
+        "actor_rollout_ref.rollout.enable_sleep_mode",
+        "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
+    }
+
+
+def test_verl_takes_every_translation() -> None:
+    """verl's own checks of the configuration, for the recipes of all sizes."""
+    code = (
+        "from pathlib import Path; import sys; from agentgym.config.loader import load_recipe;"
+        "from agentgym.trainers.verl import translate as t; from agentgym.trainers.verl.launch import prepare;"
+        "prepare(t.Machine(False)); from agentgym.trainers.verl.config import compose;"
+        "[compose(t.settings(load_recipe(n, ['model.constrain=false']), Path('x'), t.Machine(g, g), t.Start('m')))"
+        " for n, g in (('quest/k2', False), ('scale/1gpu-0.5b', True), ('scale/8gpu-7b', True),"
+        " ('scale/64gpu-32b', True))]"
+    )
+    found = subprocess.run([sys.executable, "-c", code], env=environment(), timeout=300, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr[-3000:]
+    assert load_recipe("scale/64gpu-32b").cluster.nodes == 8
