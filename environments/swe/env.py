@@ -7,15 +7,16 @@ from typing import Any, ClassVar, Final
 
 from agentgym.environment import Environment, EnvironmentSpec
 from agentgym.environments.swe import expert as expert_
+from agentgym.environments.swe import image
 from agentgym.environments.swe.actions import SENTINEL, Call, parse
 from agentgym.environments.swe.bench import Bench, edit
 from agentgym.environments.swe.facts import Facts
 from agentgym.environments.swe.graders import grader
 from agentgym.environments.swe.options import SPLITS, Options
 from agentgym.environments.swe.schema import SWETask
-from agentgym.environments.swe.tasks import EMBEDDED, Loaded, dataset, loaded, split_tasks
+from agentgym.environments.swe.tasks import EMBEDDED, Dataset, dataset, loaded, split_tasks
 from agentgym.environments.swe.texts import HELP, after_bash, cut, introduction, verdict_text
-from agentgym.errors import ConfigError, EnvironmentFault
+from agentgym.errors import EnvironmentFault
 from agentgym.sandbox import SandboxError
 from agentgym.sandbox.grading import Verdict
 from agentgym.types import Observation, Step, Task, TaskSet
@@ -38,6 +39,7 @@ class SWE(Environment):
     ``head``, ``tail``   characters of a long observation that are shown
     ``strict``           a submission that the grader flags is not resolved; false: flags are only recorded
     ``second_run``       grade twice, the second time in disguise between canaries
+    ``image_mounts``     host path -> path inside, read-only, for containers of image tasks
     ``reproduce``        find out whether a failing command reproduces the bug (runs it once more)
     """
 
@@ -67,10 +69,11 @@ class SWE(Environment):
         reproduce: bool = True,
         unmarked: str = "test",
         unsafe_local: bool = False,
+        image_mounts: Mapping[str, str] | None = None,
     ) -> None:
         self._options = Options(
             dataset, unmarked, backend, command_timeout, memory_mb, pids, head, tail, strict, second_run, reproduce,
-            unsafe_local,
+            unsafe_local, tuple(sorted((image_mounts or {}).items())),
         )  # fmt: skip
         self._task: Task | None = None
         self._bench: Bench | None = None
@@ -87,22 +90,28 @@ class SWE(Environment):
             raise EnvironmentFault(f"environment 'swe' got a task of environment {task.env!r}: {task.name!r}")
         data = dataset(self._options.dataset)
         row = data.find(task)
-        if row.env.image:
-            raise ConfigError(f"swe task {task.name!r} runs in image {row.env.image}, which is not supported yet")
         try:
-            self._begin(row, loaded(data, row.instance_id))
+            self._begin(row, data)
         except SandboxError as error:
             self.close()
             raise EnvironmentFault(f"swe task {task.name!r}: the sandbox failed: {error}") from error
         self._task, self._over = task, False
         return Observation(introduction(row, self._running().box.workspace))
 
-    def _begin(self, row: SWETask, found: Loaded) -> None:
-        self._loaded, self._grader = found, grader(self._options, row)
-        self._facts = Facts(found.graded.base, found.graded.gold, self._options.reproduce)
+    def _begin(self, row: SWETask, data: Dataset) -> None:
+        options = self._options
+        if row.env.image:
+            found = self._loaded = image.image_task(options, row.model_dump_json())
+        else:
+            found = self._loaded = loaded(data, row.instance_id)
+        graded = found.graded
+        self._facts = Facts(graded.base, graded.gold, options.reproduce and not row.env.image)
         self.milestone_names = self._facts.names
         self._expert = expert_.Plan(found)
-        self._bench = Bench(self._grader.host, found.graded.base, found.graded.pythonpath, self._options.limits())
+        if row.env.image:
+            self._bench = image.ImageBench(options, row)
+        else:
+            self._bench = Bench(grader(options, row).host, graded.base, graded.pythonpath, options.limits())
 
     def _running(self) -> Bench:
         if self._bench is None:
@@ -183,7 +192,9 @@ class SWE(Environment):
                 raise
             empty = (0, len(graded.f2p), 0, len(graded.p2p))
             return Verdict(False, False, *empty, notes=(f"the workspace cannot be read: {error}",))
-        return self._grader.grade(graded, tree)
+        if self._loaded.row.env.image:
+            return image.grade(self._options, self._loaded, tree)
+        return grader(self._options, self._loaded.row).grade(graded, tree)
 
     def expert(self) -> str | None:
         """The next action of a solution that knows the fix and the hidden tests; None at the end, and without a fix."""

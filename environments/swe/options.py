@@ -28,6 +28,7 @@ class Options:
     second_run: bool
     reproduce: bool
     unsafe_local: bool
+    image_mounts: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, str) or not self.dataset.strip() or "\0" in self.dataset:
