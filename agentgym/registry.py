@@ -32,6 +32,7 @@ BUILT_IN: dict[str, str] = {
     "gymnasium": "agentgym.environments.adapters.gymnasium:GymnasiumText",
     "textarena": "agentgym.environments.adapters.textarena:TextArena",
     "gem": "agentgym.environments.adapters.gem:Gem",
+    "openenv": "agentgym.environments.adapters.openenv:OpenEnv",
     "swe": "agentgym.environments.swe:SWE",
 }
 #: adapters of other libraries: ``gymnasium:CliffWalking-v1`` is the class for that id
