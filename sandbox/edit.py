@@ -205,7 +205,8 @@ def _around(text: str, at: int, length: int, path: str) -> str:
 
 def _not_once(text: str, old: str, path: str, count: int) -> str:
     if count:
-        numbers, at = [], -1
+        at = -1
+        numbers: list[int] = []
         while len(numbers) < 10 and (at := text.find(old, at + 1)) >= 0:
             numbers.append(text.count("\n", 0, at) + 1)
         places = ", ".join(map(str, numbers))

@@ -78,17 +78,17 @@ class Keeper:
             message, fds = receive(self.control)
             if message is None:
                 return
+            answer: dict[str, Any] = {}
+            sent: list[int] = []
             try:
                 if message["op"] == "runner":
                     self.fork_runner(fds[0])
-                    answer, sent = {}, []
                 elif message["op"] == "open":
-                    answer, sent = {}, [self.open(**message["with"])]
+                    sent.append(self.open(**message["with"]))
                 else:
-                    answer, sent = {}, []
                     self.close(message["name"])
             except OSError as error:
-                answer, sent = {"error": str(error)}, []
+                answer = {"error": str(error)}
             for fd in fds:
                 os.close(fd)
             send(self.control, answer, sent)
