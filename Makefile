@@ -94,6 +94,7 @@ bench: $(STAMP) ## measure speed, write benchmarks/results (REFERENCE_PYTHON=...
 	$(BIN)/python benchmarks/games_speed.py
 	$(BIN)/python benchmarks/webshop_speed.py
 	$(BIN)/python benchmarks/search_speed.py
+	$(BIN)/python benchmarks/sandbox_speed.py
 	$(BIN)/python benchmarks/swe_tasks.py
 ifdef REFERENCE_PYTHON
 	$(BIN)/python benchmarks/alfworld_speed.py --reference-python $(REFERENCE_PYTHON)
