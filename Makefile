@@ -19,7 +19,7 @@ SWE_ARGS ?=
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-browser test-textworld test-verl test-verl-vllm test-docker explore check format bench swe-tasks study clean install
+.PHONY: help demo test test-browser test-textworld test-ray test-verl test-verl-vllm test-docker explore check format bench swe-tasks study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -73,6 +73,13 @@ test-verl-vllm: ## the same through vLLM on a CPU (.venv-verl-vllm, 4 GB; needs 
 	.venv-verl-vllm/bin/python -m pip uninstall --quiet -y torchvision torchaudio torchcodec
 	.venv-verl-vllm/bin/python -m pytest --timeout 1800 -s tests/trainers/verl/vllm_cpu.py
 
+test-ray: $(STAMP) ## run the tests of engine=ray on a local cluster of several processes, in an environment of their own
+	test -d .venv-ray || $(PYTHON) -m venv .venv-ray
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		> "$$(.venv-ray/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/main.pth"
+	.venv-ray/bin/python -m pip install --quiet 'ray>=2.9'
+	PYTHONPATH=. AGENTGYM_REQUIRE_RAY=1 .venv-ray/bin/python -m pytest tests/leaderboards/test_cluster.py
+
 check: $(STAMP) ## lint, formatting, types, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -87,6 +94,7 @@ bench: $(STAMP) ## measure speed, write benchmarks/results (REFERENCE_PYTHON=...
 	$(BIN)/python benchmarks/rollout_overhead.py
 	$(BIN)/python benchmarks/utilisation.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/eval_overhead.py
 	$(BIN)/python benchmarks/credit_speed.py --json benchmarks/results/credit_speed.json
 	$(BIN)/python benchmarks/generation.py
 	$(BIN)/python benchmarks/scoring.py

@@ -13,7 +13,7 @@ from agentgym.web import svg
 
 SHARES = ("success", "invalid", "refused", "pass@", "pass^")
 #: of these, less is better
-LESS = ("turns", "tokens", "prompt_tokens", "cost", "invalid", "refused", "parameters")
+LESS = frozenset("turns tokens prompt_tokens cost invalid refused parameters bias variance noise ms".split())
 WORDS = {
     "success": "success", "score": "score", "turns": "turns", "tokens": "sampled tokens", "cost": "cost",
     "prompt_tokens": "prompt tokens", "invalid": "invalid", "refused": "refused", "parameters": "parameters",

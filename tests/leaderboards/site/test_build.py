@@ -10,7 +10,8 @@ import pytest
 from viewer_episodes import ATTACK
 
 from agentgym.errors import ConfigError
-from agentgym.leaderboards.catalogue import board_names
+from agentgym.leaderboards.catalogue import board_names, load_board
+from agentgym.leaderboards.entry import Entry, ModelIdentity, Number
 from agentgym.leaderboards.site import build, make_server
 from agentgym.leaderboards.site.read import read_site, slug
 from agentgym.web import visible
@@ -133,3 +134,23 @@ def test_only_pages_of_the_site_are_served(tmp_path: Path, entries: Path) -> Non
             assert server.answer(path, {})[0] == 404, path
     with pytest.raises(ConfigError, match="agentgym leaderboard build"):
         make_server(entries)
+
+
+def test_a_credit_board_looks_the_same(tmp_path: Path) -> None:
+    board = load_board("credit-bench")
+    for place, (label, value) in enumerate((("grpo", 0.2), ("truth", 1.0), ("bad", -0.4))):
+        made = Entry(
+            kind="credit", board=board.name, board_hash=board.hash, code_version="0.1.0",
+            model=ModelIdentity(label=label, kind="method"), numbers={"spearman": Number(value=value)},
+            kinds={"quest": {"spearman": Number(value=value, low=value - 0.1, high=value + 0.1)}},
+        )  # fmt: skip
+        (tmp_path / f"{place}.json").write_text(made.to_json())
+    build(tmp_path, tmp_path / "site")
+    page = tmp_path / "site/boards/credit-bench.html"
+    checker = Balanced(page)
+    checker.feed(page.read_text())
+    words = " ".join(checker.text.split())
+    assert "Method" in words
+    assert "parameters" not in words
+    assert words.index("truth") < words.index("grpo") < words.index("bad")
+    assert "-0.400 [-0.500, -0.300]" in words

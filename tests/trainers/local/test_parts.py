@@ -267,14 +267,14 @@ def test_watchdog_stops_a_lost_format_and_a_dead_environment():
 
 
 def test_metrics_are_cut_back_on_resume(tmp_path):
-    log = MetricsLog(tmp_path, tensorboard=False)
+    log = MetricsLog(tmp_path)
     log.write("rl", 1, {"train/success": 0.5})
     offset = log.offset
     log.write("rl", 2, {"loss/total": float("nan")})
     log.close()
     assert read_metrics(tmp_path)[1] == {"phase": "rl", "step": 2, "loss/total": None}
     (tmp_path / "metrics.jsonl").open("ab").write(b'{"torn')
-    again = MetricsLog(tmp_path, offset, tensorboard=False)
+    again = MetricsLog(tmp_path, offset)
     again.write("rl", 2, {"a": 1})
     again.close()
     assert [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [
