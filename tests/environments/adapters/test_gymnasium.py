@@ -133,7 +133,11 @@ def test_ours_pass_gymnasiums_own_checker(name: str) -> None:
 
     from agentgym.gymnasium import make
 
-    env = make(name, render_mode="ansi", task_options={} if name == "quest" else {"count": 20} if name == "keydoor" else {"n": 20})
+    env = make(
+        name,
+        render_mode="ansi",
+        task_options={} if name == "quest" else {"count": 20} if name == "keydoor" else {"n": 20},
+    )
     check_env(env, skip_render_check=True)
 
 
