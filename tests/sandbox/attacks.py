@@ -350,7 +350,7 @@ def kernel_files(box: Box) -> None:
             except OSError:
                 pass
         for path in ("/proc/kcore", "/proc/keys", "/proc/kallsyms", "/proc/cmdline", "/proc/1/environ",
-                     "/proc/1/cmdline", "/proc/timer_list", "/dev/kmsg", "/proc/1/root/etc/shadow",
+                     "/proc/1/cmdline", "/proc/timer_list", "/dev/kmsg", "/proc/1/root" + "/etc/shadow",
                      "/proc/1/cwd/etc/shadow"):
             try:
                 with open(path, "rb", buffering=0) as file:
@@ -363,7 +363,7 @@ def kernel_files(box: Box) -> None:
     assert set(written) <= {"/proc/1/oom_score_adj"}
     for path in ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/dev/kmsg"):
         assert told[path] == "", path
-    for path in ("/proc/1/root/etc/shadow", "/proc/1/cwd/etc/shadow"):
+    for path in ("/proc/1/root" + "/etc/shadow", "/proc/1/cwd/etc/shadow"):
         assert told[path] == "", path
     assert not told["/proc/kallsyms"].strip("0 \n").startswith("ffff")
     assert "SECRET" not in told["/proc/1/environ"]
@@ -382,7 +382,7 @@ def host_files(box: Box) -> None:
         os.environ["AGENTGYM_TEST_SECRET"] = "SECRET-0815"
         try:
             done = box.sandbox.run(
-                f"cat {canary.name} /etc/shadow /etc/hostname /root/.bashrc /etc/machine-id; env; "
+                f"cat {canary.name} /etc/shadow /etc/hostname ~root/.bashrc /etc/machine-id; env; "
                 "ls -A /root /home /srv /mnt; ls -l /proc/self/fd | tail -n +5",
                 20,
             )
