@@ -44,7 +44,7 @@ def figures(metrics: Metrics) -> list[FigureView]:
         ),
         (
             "Gap between sampler and trainer",
-            "largest difference of a sampled token's log-probability before the first update; 0: both agree",
+            "largest difference of a token's log-probability; 0: both agree",
             "rl",
             {"gap/logprob_max": "gap"},
         ),
@@ -141,6 +141,7 @@ def _figure(title: str, note: str, metrics: Metrics, draw: Callable[[Axes, Metri
         if not draw(ax, metrics):
             return FigureView(title, note, None)
         ax.set_xlabel("step")
+        ax.ticklabel_format(axis="y", scilimits=(-3, 5))
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(True, color=COLOURS[5], alpha=0.25, linewidth=0.5)
         if len(ax.get_legend_handles_labels()[1]) > 1:

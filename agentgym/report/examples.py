@@ -8,8 +8,8 @@ from pathlib import Path
 from agentgym.errors import AgentGymError
 from agentgym.report.run import Run
 from agentgym.report.tables import BEFORE
-from agentgym.web.text import cut
 from agentgym.types import Episode
+from agentgym.web.text import cut
 
 MAX_TEXT = 2000  # characters of one observation or response
 MAX_TURNS = 60  # turns of one example

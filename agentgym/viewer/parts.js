@@ -31,7 +31,7 @@ function turnPart(n, t) {
   const episode = data.episodes[n];
   const value = worth(episode, t);
   const word = data.credit ? "advantage" : "reward";
-  const head = h("h4", {}, `Turn ${t}`);
+  const head = h("h4", {}, `Turn ${t}`, h("span", { className: "which" }, `of episode ${episode.index}`));
   if (episode.v || !data.credit) head.append(h("span", { className: `chip ${bin(value)}` }, `${word} ${signed(value)}`), bar(value));
   if (!(episode.f[t] & 1)) head.append(h("span", { className: "tag" }, "✗ invalid format"));
   if (!(episode.f[t] & 2)) head.append(h("span", { className: "tag" }, "⊘ refused"));
@@ -40,7 +40,7 @@ function turnPart(n, t) {
   for (const name of episode.m[t]) head.append(h("span", { className: "tag reached", text: `★ ${str(name)}` }));
   const response = str(episode.r[t]);
   const action = episode.a[t] < 0 ? null : str(episode.a[t]);
-  const article = h("article", { className: "turn", id: turnId(n, t), tabindex: "-1", "aria-label": `Turn ${t}` }, head);
+  const article = h("article", { className: "turn", id: turnId(n, t), tabindex: "-1", "aria-label": `Turn ${t} of episode ${episode.index}` }, head);
   article.append(textBlock("observation", str(episode.o[t]), ""));
   if (response !== action) article.append(textBlock("response", response, "said"));
   article.append(textBlock(response === action ? "response and action" : "action", action === null ? "(none found)" : action, "did"));

@@ -13,7 +13,9 @@ from agentgym.web import svg
 
 SHARES = ("success", "invalid", "refused", "pass@", "pass^")
 #: of these, less is better
-LESS = frozenset("turns tokens prompt_tokens cost invalid refused parameters bias variance noise ms".split())
+LESS = (
+    "turns", "tokens", "prompt_tokens", "cost", "invalid", "refused", "parameters", "bias", "variance", "noise", "ms",
+)  # fmt: skip
 WORDS = {
     "success": "success", "score": "score", "turns": "turns", "tokens": "sampled tokens", "cost": "cost",
     "prompt_tokens": "prompt tokens", "invalid": "invalid", "refused": "refused", "parameters": "parameters",

@@ -148,7 +148,7 @@ def test_a_credit_board_looks_the_same(tmp_path: Path) -> None:
     build(tmp_path, tmp_path / "site")
     page = tmp_path / "site/boards/credit-bench.html"
     checker = Balanced(page)
-    checker.feed(page.read_text())
+    checker.feed("<main" + page.read_text().partition("<main")[2].partition("</main>")[0] + "</main>")
     words = " ".join(checker.text.split())
     assert "Method" in words
     assert "parameters" not in words
