@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,8 @@ def test_wandb_offline(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])
 def test_a_missing_client_is_named_with_its_extra(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, name, None)
+    for module in (name, f"{name}.tracking"):
+        monkeypatch.setitem(sys.modules, module, None)
     make = {
         "wandb": lambda: WandbTracker(tmp_path, "p", "n", {}, True),
         "mlflow": lambda: MLflowTracker(tmp_path, "p", "n", {}, None),

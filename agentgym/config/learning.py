@@ -157,3 +157,16 @@ class CheckpointSection(Section):
     every: int = Field(10, ge=0)
     sft_every: int = Field(100, ge=0)
     keep: int = Field(2, ge=1)
+
+
+class TrackSection(Section):
+    """Where metrics go besides ``metrics.jsonl``: any of ``tensorboard``, ``wandb``, ``mlflow``.
+
+    ``project``: W&B project, MLflow experiment. ``offline``: W&B writes to the run folder only, for ``wandb sync``.
+    ``mlflow_uri``: tracking server or database; None: MLFLOW_TRACKING_URI, else ``RUN/mlflow.db``.
+    """
+
+    to: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(default_factory=lambda: ["tensorboard"])
+    project: str = "agentgym"
+    offline: bool = False
+    mlflow_uri: str | None = None

@@ -19,6 +19,7 @@ from agentgym.config.learning import (
     JudgeSection,
     RLSection,
     SFTSection,
+    TrackSection,
 )
 from agentgym.config.section import MAX_INTEGER, Section
 from agentgym.config.sections import (
@@ -61,6 +62,7 @@ __all__ = [
     "StageSection",
     "TaskSource",
     "TinyModelSection",
+    "TrackSection",
 ]
 
 
@@ -93,6 +95,7 @@ class Recipe(Section):
     judge: JudgeSection = JudgeSection()
     eval: EvalSection = EvalSection()
     checkpoint: CheckpointSection = CheckpointSection()
+    track: TrackSection = TrackSection()
     cluster: ClusterSection = ClusterSection()
     verl: dict[str, Any] = Field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Metrics: one flat JSON object a line in ``metrics.jsonl``, the same numbers to TensorBoard, and live progress."""
+"""Metrics: one flat JSON object a line in ``metrics.jsonl``, the same numbers to the trackers, and live progress."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
+
+from agentgym.config.recipe import Recipe
+from agentgym.tracking import MLflowTracker, TensorBoardTracker, Tracker, Trackers, WandbTracker, flat
 
 #: what the live table shows, in order: metric, heading, format
 SHOWN: tuple[tuple[str, str, str], ...] = (
@@ -30,14 +33,14 @@ SHOWN: tuple[tuple[str, str, str], ...] = (
 class MetricsLog:
     """Appends to ``metrics.jsonl``. On resume the file is cut back to where the checkpoint was written."""
 
-    def __init__(self, run_dir: Path, offset: int = 0, tensorboard: bool = True) -> None:
+    def __init__(self, run_dir: Path, offset: int = 0, trackers: Trackers | None = None) -> None:
         run_dir.mkdir(parents=True, exist_ok=True)
         self.path = run_dir / "metrics.jsonl"
         self._file = self.path.open("ab")
         if self._file.tell() > offset:
             self._file.truncate(offset)
             self._file.seek(0, os.SEEK_END)
-        self._board: Any = _tensorboard(run_dir / "tensorboard") if tensorboard else None
+        self._trackers = trackers
 
     @property
     def offset(self) -> int:
@@ -52,25 +55,28 @@ class MetricsLog:
             line[key] = round(number, 6) if math.isfinite(number) else None
         self._file.write(json.dumps(line).encode() + b"\n")
         self._file.flush()
-        if self._board is not None:
-            for key, value in values.items():
-                self._board.add_scalar(key if "/" in key else f"{phase}/{key}", float(value), step)
+        if self._trackers is not None:
+            self._trackers.log(phase, step, values)
         return line
 
     def close(self) -> None:
         """Sync and close."""
         os.fsync(self._file.fileno())
         self._file.close()
-        if self._board is not None:
-            self._board.close()
+        if self._trackers is not None:
+            self._trackers.close()
 
 
-def _tensorboard(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder), flush_secs=30)
+def trackers_of(recipe: Recipe, run_dir: Path, note: Callable[[str], None]) -> Trackers:
+    """The trackers that a recipe asks for. Raises MissingDependency, with the line that installs it."""
+    track = recipe.track
+    config = flat(recipe.model_dump(mode="json"))
+    makers: dict[str, Callable[[], Tracker]] = {
+        "tensorboard": lambda: TensorBoardTracker(run_dir / "tensorboard"),
+        "wandb": lambda: WandbTracker(run_dir, track.project, recipe.name, config, track.offline),
+        "mlflow": lambda: MLflowTracker(run_dir, track.project, recipe.name, config, track.mlflow_uri),
+    }
+    return Trackers({name: makers[name] for name in dict.fromkeys(track.to)}, note)
 
 
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from agentgym.trainers.local.collect import Collector
 from agentgym.trainers.local.demos import Demonstrations
 from agentgym.trainers.local.interrupt import Interrupted, InterruptGuard
 from agentgym.trainers.local.learn import CreditLearning
-from agentgym.trainers.local.metrics import MetricsLog, Progress
+from agentgym.trainers.local.metrics import MetricsLog, Progress, trackers_of
 from agentgym.trainers.local.optim import Optimizer, TrainingStopped
 from agentgym.trainers.local.reference import ReferenceKeeper
 from agentgym.trainers.local.services import make_services
@@ -104,7 +104,8 @@ class LocalTrainer:
         self.learning = CreditLearning(recipe, self.credit, self.state)
         if checkpoint is not None:
             self.learning.load()
-        self.log = MetricsLog(self.run_dir, self.state.metrics)
+        trackers = trackers_of(recipe, self.run_dir, self.progress.note)
+        self.log = MetricsLog(self.run_dir, self.state.metrics, trackers)
         self.optimizer = self._optimizer()
         if checkpoint is not None:
             self.optimizer.load_state_dict(load_optimizer(checkpoint))
