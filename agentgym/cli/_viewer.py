@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agentgym.viewer import Credit, Tokens
     from agentgym.web.local import LocalServer
 
+PAGE = 100  # episodes that the server sends at once, unless --limit says otherwise
 MAX_EPISODES = 2000  # in one file, unless --limit says more
 
 
@@ -78,8 +79,7 @@ def _write(wanted: Wanted, sources: Any, common: dict[str, Any]) -> None:
 def _serve(wanted: Wanted, sources: Any, common: dict[str, Any]) -> None:
     from agentgym.viewer import make_server
 
-    size = {"page_size": wanted.limit} if wanted.limit else {}
-    server = make_server(sources, port=wanted.port, **common, **size)
+    server = make_server(sources, port=wanted.port, page_size=wanted.limit or PAGE, **common)
     run_server(server, str(wanted.path), wanted.open)
 
 
