@@ -173,3 +173,18 @@ def test_edges_of_compare() -> None:
         compare({"a": [1]}, {"b": [1]})
     with pytest.raises(ValueError, match="no attempt"):
         compare({"a": [1]}, {"a": []})
+
+
+def test_clusters_of_unequal_size_equal_statsmodels() -> None:
+    """Golden values: statsmodels 0.15.0, OLS on a constant, cov_type="cluster", use_t=True; mcnemar(exact=True)."""
+    tasks = [0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 4, 4, 4]
+    wins = [1, 0, 1, 1, 0, 0, 1, 1, 1, 0, 0, 0, 1, 0]
+    found = mean_interval([float(x) for x in wins], tasks)
+    assert (found.se, found.low, found.high) == pytest.approx((0.12626906806902635, 0.14942086, 0.85057914), rel=1e-7)
+    scores = [0.1, 0.7, 0.35, 0.9, 0.2, 0.25, 0.6, 0.65, 0.8, 0.0, 0.15, 0.3, 0.45, 0.55]
+    found = mean_interval(scores, tasks)
+    want = (0.07662833896386843, 0.21581705193575879, 0.6413258052070985)
+    assert (found.se, found.low, found.high) == pytest.approx(want, rel=1e-12)
+    single = {f"t{i}": [float(i < 53)] for i in range(100)}
+    other = {f"t{i}": [float(i < 50 or 53 <= i < 64)] for i in range(100)}  # 50 both, 3 lost, 11 gained
+    assert compare(single, other).p_value == pytest.approx(0.057373046875, rel=1e-12)
