@@ -59,7 +59,7 @@ def make(package: str, n: int, jobs: int, seed: int, folder: Path, backend: str)
         proofs = validate.prove_all(done.tasks, out.parent, Grader(backend), jobs)
     figures |= {
         "tests": len(made.baseline.passing),
-        "suite_seconds": made.baseline.seconds,
+        "suite_cpu_seconds": made.baseline.cpu,
         "bugs": len(made.edits),
         "tried": sum(done.counts.values()),
         "verdicts": dict(sorted(done.counts.items())),

@@ -111,7 +111,7 @@ def mutate(package: str, out: Path, count: int, seed: int, jobs: int | None, res
     made = subject.prepare(package, seed, extra, _backend(sandbox, unsafe_local))
     if not as_json:
         click.echo(
-            f"{made.fetched.label}: {len(made.baseline.passing)} tests pass unharmed in {made.baseline.seconds:.1f} s, "
+            f"{made.fetched.label}: {len(made.baseline.passing)} tests pass unharmed in {made.baseline.cpu:.1f} s, "
             f"{len(made.edits)} bugs to try",
             err=True,
         )

@@ -16,8 +16,10 @@ from agentgym.environments.swe.sources.reverse import reverse_diff
 from agentgym.errors import DataError
 from agentgym.sandbox.grading.patches import make_diff, read_diff
 
-_SHARED = ("instance_id", "repo", "base_commit", "patch", "test_patch", "problem_statement", "hints_text", "created_at")
-_SHARED += ("version", "environment_setup_commit", "difficulty")
+_SHARED: tuple[str, ...] = (
+    "instance_id", "repo", "base_commit", "patch", "test_patch", "problem_statement", "hints_text", "created_at",
+    "version", "environment_setup_commit", "difficulty",
+)  # fmt: skip
 #: runs the named tests of SWE-bench-like images and prints one line for each
 _PYTEST = "pytest -rA --color=no -p no:cacheprovider"
 
@@ -33,7 +35,7 @@ def swe_gym(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bench(row: Mapping[str, Any], image: Any) -> dict[str, Any]:
-    out = {name: _text(row, name) for name in _SHARED if row.get(name) is not None}
+    out: dict[str, Any] = {name: _text(row, name) for name in _SHARED if row.get(name) is not None}
     name = _text(row, "instance_id")
     _diff(row, "patch")
     files = [change.path for change in _diff(row, "test_patch")]
@@ -48,7 +50,7 @@ def _bench(row: Mapping[str, Any], image: Any) -> dict[str, Any]:
 
 def swe_smith(row: Mapping[str, Any]) -> dict[str, Any]:
     """SWE-smith: ``patch`` puts the bug in, so the fix is its reverse and the base tree has it applied."""
-    out = {name: _text(row, name) for name in _SHARED if name != "patch" and row.get(name) is not None}
+    out: dict[str, Any] = {name: _text(row, name) for name in _SHARED if name != "patch" and row.get(name) is not None}
     changed = _diff(row, "patch")
     if not changed:
         raise DataError("patch: empty; a SWE-smith row holds the bug there")

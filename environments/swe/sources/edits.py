@@ -218,7 +218,7 @@ def ordered(edits: list[Edit], seed: int) -> list[Edit]:
     shuffled = sorted(edits, key=lambda e: derive_seed("swe order", seed, e.path, e.start, e.end, e.new.hex()))
     functions: dict[tuple[str, str], int] = {}
     kinds: dict[str, int] = {}
-    ranked = []
+    ranked: list[tuple[int, int, Edit]] = []
     for edit in shuffled:
         place = (edit.path, edit.function)
         functions[place] = functions.get(place, 0) + 1

@@ -16,7 +16,7 @@ from agentgym.environments.swe.sources.probing import Probe, Why, run_tests
 from agentgym.environments.swe.sources.subject import Subject
 from agentgym.sandbox.grading.patches import make_diff
 
-#: the least time that a run of tests gets; an endless loop costs it
+#: the fewest processor seconds that a run of tests gets; an endless loop costs them
 LEAST_SECONDS = 10.0
 #: what becomes of a bug, in the order in which it is found out
 VERDICTS = ("kept", "same-program", "not-covered", "survived", "timeout", "broke", "trivial", "flaky")
@@ -50,18 +50,18 @@ def examine(subject: Subject, edit: Edit, rules: Rules) -> Examined:
     if not tests:
         return Examined("not-covered")
     broken = {**subject.files, edit.path: edit.apply(source)}
-    limit = max(LEAST_SECONDS, 8 * subject.baseline.seconds)
-    first = run_tests(subject.runtime, broken, subject.layout, sorted(tests), timeout=limit)
+    limit = max(LEAST_SECONDS, 8 * subject.baseline.cpu)
+    first = run_tests(subject.runtime, broken, subject.layout, sorted(tests), cpu=limit)
     if found := _dropped(subject, first, tests, rules):
         return found
-    second = run_tests(subject.runtime, broken, subject.layout, timeout=limit)
+    second = run_tests(subject.runtime, broken, subject.layout, cpu=limit)
     if found := _dropped(subject, second, frozenset(subject.baseline.passing), rules):
         return found
     passing = set(subject.baseline.passing)
     if second.failed & tests != first.failed & tests:
         return Examined("flaky", "two runs disagree")
     if second.failed & passing - tests:  # coverage missed tests that notice: they must do so again
-        third = run_tests(subject.runtime, broken, subject.layout, timeout=limit)
+        third = run_tests(subject.runtime, broken, subject.layout, cpu=limit)
         if not third.ended or third.failed & passing != second.failed & passing:
             return Examined("flaky", "two runs of all tests disagree")
     return Examined("kept", "", _task(subject, edit, second, broken, rules))
@@ -109,7 +109,7 @@ def _task(subject: Subject, edit: Edit, run: Probe, broken: dict[str, bytes], ru
         test_files=sorted(files | {path for path in broken if base.get(path) != broken[path]}),
         pythonpath=list(subject.layout.roots),
         source=Source(**rules.source, patch=make_diff(*_changed(subject.files, base))),
-        env=TaskEnv(requirements=list(subject.requirements), timeout=timeout_for(subject.baseline.seconds)),
+        env=TaskEnv(requirements=list(subject.requirements), timeout=timeout_for(subject.baseline.cpu)),
         allow_globs=subject.layout.allow_globs,
         license=subject.layout.license,
         kind="mutation",

@@ -64,7 +64,7 @@ def _runs(
             if not run.ended:
                 raise AgentGymError(f"{label}: its tests did not end: {run.reason}")
         stable = {test: result for test, result in runs[0].outcomes.items() if runs[1].outcomes.get(test) == result}
-        out.append(Probe(True, "", runs[1].seconds, stable, runs[0].why, runs[0].errors))
+        out.append(Probe(True, "", runs[1].seconds, runs[1].cpu, stable, runs[0].why, runs[0].errors))
     fails, passes = out
     if not passes.passed:
         detail = next(iter(passes.errors.items()), ("", ""))
@@ -104,7 +104,7 @@ def _task(
         test_files=sorted({split_id(test)[0] for test in (*f2p, *p2p)}),
         pythonpath=list(layout.roots),
         source=Source(kind="sdist", name=layout.name, version=before.version, sha256=before.sha256),
-        env=TaskEnv(requirements=venvs.frozen(runtime.place), timeout=timeout_for(fails.seconds)),
+        env=TaskEnv(requirements=venvs.frozen(runtime.place), timeout=timeout_for(fails.cpu)),
         allow_globs=layout.allow_globs,
         license=layout.license,
         kind="pair",

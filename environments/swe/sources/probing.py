@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import posixpath
 import shlex
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +22,8 @@ _PROBE = Path(__file__).parent / "probe"
 _INSIDE = "/opt/agentgym-probe"
 _OUT = ".agentgym-probe.json"
 _MAX_RESULT = 64 * 2**20
+#: seconds of the clock for each processor second that a run may take: machines are busy
+PATIENCE = 8
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class Why:
 
 @dataclass
 class Probe:
-    """One run of tests. ``ended``: False when it was killed or crashed (``reason`` says how).
+    """One run of tests. ``ended``: False when it was killed or crashed (``reason`` says how). ``seconds`` are those of
+    the clock, ``cpu`` those of processors.
 
     ``outcomes`` maps node ids to passed, failed, error, skipped, xfailed or xpassed; ``errors`` maps files that could
     not be collected to the last of what pytest says; ``lines`` maps files to lines to the numbers of tests that run
@@ -44,6 +49,7 @@ class Probe:
     ended: bool
     reason: str = ""
     seconds: float = 0.0
+    cpu: float = 0.0
     outcomes: dict[str, str] = field(default_factory=dict)
     why: dict[str, Why] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
@@ -71,7 +77,7 @@ class Runtime:
 
     def sandbox(self) -> Sandbox:
         """A new sandbox, not started, that sees both environments. Raises SandboxError where no backend works."""
-        limits = Limits(timeout=600.0, memory=self.memory, pids=128)
+        limits = Limits(timeout=PATIENCE * 300.0, memory=self.memory, pids=128)
         if self.backend == "unsafe-local":
             return sandboxes.make("unsafe-local", limits=limits, unsafe_local=True)
         seen = venvs.mounts(self.place, *([self.coverage] if self.coverage else []))
@@ -84,11 +90,12 @@ def run_tests(
     layout: Layout,
     tests: Sequence[str] | None = None,
     cover: bool = False,
-    timeout: float = 300.0,
+    cpu: float = 300.0,
 ) -> Probe:
-    """Run tests over a fresh copy of a tree. ``tests``: node ids, None for all; ``timeout`` in seconds of wall clock.
+    """Run tests over a fresh copy of a tree. ``tests``: node ids, None for all; ``cpu``: processor seconds they get.
 
-    Raises SandboxError only where the sandbox itself cannot work.
+    An endless loop ends at that limit whatever else the machine does; what waits for something that never comes ends
+    after PATIENCE times as long. Raises SandboxError only where the sandbox itself cannot work.
     """
     with runtime.sandbox() as box:
         box.load(files)
@@ -97,9 +104,12 @@ def run_tests(
         command = [str(runtime.place / "bin" / "python"), "-P", "-B", "-m", "pytest", "-p", "agentgym_probe", "-q"]
         command += ["-p", "no:cacheprovider", "--tb=no", *configuration(files), "--rootdir", box.workspace, *chosen]
         wanted = b"" if tests is None else json.dumps(sorted(tests)).encode()
-        result = box.run(shlex.join(command), timeout, env=env, stdin=wanted)
+        limited = f"ulimit -S -t {math.ceil(cpu)}; exec {shlex.join(command)}"
+        result = box.run(limited, PATIENCE * math.ceil(cpu), env=env, stdin=wanted)
         if result.killed or result.oom:
             return Probe(False, result.killed or "memory", result.seconds)
+        if result.exit_code == 128 + signal.SIGXCPU:
+            return Probe(False, "timeout", result.seconds)
         try:
             raw = box.read(_OUT, _MAX_RESULT)
         except SandboxError:
@@ -126,7 +136,7 @@ def _environment(runtime: Runtime, box: Sandbox, layout: Layout, cover: bool) ->
 def _parse(raw: bytes, workspace: str, seconds: float) -> Probe:
     try:
         data = json.loads(raw)
-        out = Probe(True, "", seconds, errors={str(k): str(v) for k, v in data["errors"].items()})
+        out = Probe(True, "", seconds, float(data["cpu"]), errors={str(k): str(v) for k, v in data["errors"].items()})
         for test, found in data["tests"].items():
             out.outcomes[test] = str(found.get("outcome", "error"))
             if why := found.get("why"):
@@ -142,12 +152,12 @@ def _parse(raw: bytes, workspace: str, seconds: float) -> Probe:
 @dataclass(frozen=True)
 class Baseline:
     """What an unharmed package does. ``passing``: tests that passed in every run; ``covering``: file -> line -> tests
-    that run it; ``imported``: file -> lines that run at import; ``seconds`` of one run of all tests."""
+    that run it; ``imported``: file -> lines that run at import; ``cpu``: processor seconds of one run of all tests."""
 
     passing: tuple[str, ...]
     covering: dict[str, dict[int, frozenset[str]]]
     imported: dict[str, frozenset[int]]
-    seconds: float
+    cpu: float
     unstable: tuple[str, ...]
 
     def tests_of(self, path: str, lines: tuple[int, int]) -> frozenset[str]:
@@ -180,7 +190,7 @@ def baseline(runtime: Runtime, files: Mapping[str, bytes], layout: Layout, what:
             line: frozenset(numbers[t] for t in tests if t >= 0) & passing for line, tests in lines.items()
         }
     unstable = tuple(sorted((first.passed | second.passed) - passing))
-    return Baseline(tuple(sorted(passing)), covering, imported, second.seconds, unstable)
+    return Baseline(tuple(sorted(passing)), covering, imported, second.cpu, unstable)
 
 
 def _first_error(run: Probe) -> str:

@@ -7,7 +7,7 @@ the others are read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from agentgym.environments.swe.sources import convert
 from agentgym.errors import ConfigError, DataError, unknown
 
 #: name -> function from a row to the fields of a task
-FORMATS = {
+FORMATS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "swe-bench": convert.swe_bench,
     "swe-gym": convert.swe_gym,
     "swe-smith": convert.swe_smith,

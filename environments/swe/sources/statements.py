@@ -15,9 +15,9 @@ def edits(module: Module, scope: Scope) -> Iterator[Found]:
     for body in _blocks(scope.node):
         for node in body:
             yield from _statement(module, node, len(body) == 1, assigned, scope)
-    for node in own_nodes(scope.node):
-        if isinstance(node, ast.For):
-            yield from _loop(module, node)
+    for child in own_nodes(scope.node):
+        if isinstance(child, ast.For):
+            yield from _loop(module, child)
 
 
 def _blocks(node: Function) -> Iterator[list[ast.stmt]]:

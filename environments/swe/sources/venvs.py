@@ -20,8 +20,10 @@ from agentgym.errors import AgentGymError, DataError
 #: the pytest that tests run under unless told otherwise: the last series whose hooks old conftests know
 PYTEST = "pytest==8.4.2"
 #: build backends, so that pip reads an old or new sdist's metadata without an isolated environment for each
-BACKENDS = ("pip", "setuptools", "wheel", "setuptools-scm", "flit_core", "hatchling", "hatch-vcs")
-BACKENDS += ("hatch-fancy-pypi-readme", "poetry-core", "pdm-backend")
+BACKENDS: tuple[str, ...] = (
+    "pip", "setuptools", "wheel", "setuptools-scm", "flit_core", "hatchling", "hatch-vcs", "hatch-fancy-pypi-readme",
+    "poetry-core", "pdm-backend",
+)  # fmt: skip
 COVERAGE = "coverage==7.10.7"
 _PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
 

@@ -5,17 +5,20 @@ Self-contained: the test environment holds no agentgym. ``AGENTGYM_PROBE_OUT`` n
 count, lines that run at import belong to no test.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
+from typing import Any
 
 _OUT = os.environ.get("AGENTGYM_PROBE_OUT", "")
 _COVER = json.loads(os.environ.get("AGENTGYM_PROBE_COVER", "[]"))
 # node ids on stdin: only those; nothing: all that is collected
-_wanted = set(json.loads(sys.stdin.read() or "[]"))
-_tests = {}
-_errors = {}
-_coverage = None
+_wanted: set[str] = set(json.loads(sys.stdin.read() or "[]"))
+_tests: dict[str, dict[str, Any]] = {}
+_errors: dict[str, str] = {}
+_coverage: Any = None
 
 if _COVER:
     import coverage
@@ -24,39 +27,39 @@ if _COVER:
     _coverage.start()
 
 
-def pytest_collection_modifyitems(config, items):
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     if _wanted:
         items[:] = [item for item in items if item.nodeid in _wanted]
 
 
-def pytest_runtest_logstart(nodeid, location):
+def pytest_runtest_logstart(nodeid: str, location: Any) -> None:
     if _coverage is not None:
         _coverage.switch_context(nodeid)
 
 
-def pytest_runtest_logfinish(nodeid, location):
+def pytest_runtest_logfinish(nodeid: str, location: Any) -> None:
     if _coverage is not None:
         _coverage.switch_context("")
 
 
-def pytest_collectreport(report):
+def pytest_collectreport(report: Any) -> None:
     if report.failed:
         _errors[report.nodeid] = str(report.longrepr)[-2000:]
 
 
-def pytest_runtest_makereport(item, call):
+def pytest_runtest_makereport(item: Any, call: Any) -> None:
     if call.excinfo is not None and not call.excinfo.errisinstance(_outcomes()):
         info = call.excinfo
         _tests.setdefault(item.nodeid, {}).setdefault("why", _why(item, info))
 
 
-def _outcomes():
+def _outcomes() -> Any:
     import pytest
 
     return (pytest.skip.Exception, pytest.xfail.Exception)
 
 
-def _why(item, info):
+def _why(item: Any, info: Any) -> dict[str, Any]:
     """Exception, message, and where the test itself was: in its own function, which may be inherited from another file,
     else in its own file."""
     root, name, file, line = str(item.config.rootpath), getattr(item, "originalname", None) or item.name, "", 0
@@ -70,7 +73,7 @@ def _why(item, info):
     return {"type": info.typename, "message": str(info.value)[:4000], "file": file, "line": line}
 
 
-def pytest_runtest_logreport(report):
+def pytest_runtest_logreport(report: Any) -> None:
     test = _tests.setdefault(report.nodeid, {})
     test["seconds"] = round(test.get("seconds", 0.0) + report.duration, 4)
     if report.failed:
@@ -81,8 +84,8 @@ def pytest_runtest_logreport(report):
         test.setdefault("outcome", "xpassed" if hasattr(report, "wasxfail") else "passed")
 
 
-def pytest_sessionfinish(session, exitstatus):
-    result = {"tests": _tests, "errors": _errors, "exit": int(exitstatus)}
+def pytest_sessionfinish(session: Any, exitstatus: Any) -> None:
+    result: dict[str, Any] = {"tests": _tests, "errors": _errors, "exit": int(exitstatus), "cpu": sum(os.times()[:4])}
     if _coverage is not None:
         _coverage.stop()
         result["lines"] = _lines(_coverage.get_data())
@@ -90,7 +93,7 @@ def pytest_sessionfinish(session, exitstatus):
         json.dump(result, stream)
 
 
-def _lines(data):
+def _lines(data: Any) -> dict[str, dict[str, list[int]]]:
     """file -> line -> numbers of tests, in the order of ``tests``; -1 stands for import."""
     number = {nodeid: i for i, nodeid in enumerate(_tests)}
     out = {}
