@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.types import Episode, Turn
+from agentgym.types import Episode, Task, Turn
 from agentgym.viewer.episodes import Credited, Loaded, Source, Tokens, spread
 from agentgym.web import cut
 
@@ -71,12 +71,9 @@ def make(
     ends: list[str] = []
     for number, one in enumerate(loaded):
         task = one.episode.task
-        group = groups.setdefault(
-            task.id,
-            {"id": task.id, "task": strings.add(task.name), "env": strings.add(task.env),
-             "kind": strings.add(task.kind), "split": strings.add(task.split), "seed": task.seed, "episodes": []},
-        )  # fmt: skip
-        group["episodes"].append(number)
+        if task.id not in groups:
+            groups[task.id] = _group(task, strings)
+        groups[task.id]["episodes"].append(number)
         episodes.append(_episode(one, strings, ends))
     values = [abs(value) for value in spread(loaded)]
     scale = max(values, default=0.0)
@@ -99,6 +96,11 @@ def make(
         "strings": strings.texts,
     }
     return Payload(main, _tokens(loaded, tokens))
+
+
+def _group(task: Task, strings: Strings) -> dict[str, Any]:
+    texts = {"task": task.name, "env": task.env, "kind": task.kind, "split": task.split}
+    return {"id": task.id, "seed": task.seed, "episodes": []} | {key: strings.add(text) for key, text in texts.items()}
 
 
 def _episode(one: Loaded, strings: Strings, ends: list[str]) -> dict[str, Any]:
