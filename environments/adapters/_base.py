@@ -47,6 +47,7 @@ class Adapter(Environment):
                 f"environment {self.family!r}: the option id says which one: --env-option id=ID, or {self.family}:ID"
             )
         self._task: Task | None = None
+        self._over = True
 
     def describe(self, max_turns: int | None, action_help: str) -> None:
         """Fill what only the instance knows into its spec."""

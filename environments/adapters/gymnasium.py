@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import product
+from itertools import compress, product
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -85,15 +85,14 @@ class GymnasiumText(Adapter):
         return self._now
 
     def _observe(self, seen: Any, info: Mapping[str, Any]) -> Observation:
-        text = _uncoloured(self._env.render()) if self._rendered else _text(seen)
+        text = _uncoloured(self._env.render()) if self._rendered else str(seen) if type(seen) is int else _text(seen)
         mask = info.get("action_mask")
-        names = self._names
-        listed = names[:] if mask is None else [name for name, free in zip(names, mask, strict=True) if free]
-        return Observation(text, listed)
+        return Observation(text, self._names[:] if mask is None else list(compress(self._names, mask.tolist())))
 
     def step(self, action: str) -> Step:
         """One action by its name; anything else is refused without asking the environment."""
-        self.running()
+        if self._over:
+            self.running()
         number = self._numbers.get(action)
         if number is None:
             number = self._numbers.get(action.strip().lower()) if len(action) < 200 else None
@@ -102,12 +101,13 @@ class GymnasiumText(Adapter):
             return refused(self._now, f"Not an action. {self.spec.action_help}")
         seen, reward, terminated, truncated, info = self._env.step(number)
         self._now = self._observe(seen, info)
-        self._total += float(reward)
+        paid = float(reward)
+        self._total += paid
         if not (terminated or truncated):
-            return Step(self._now, float(reward))
+            return Step(self._now, paid)
         self._over = True
-        won = bool(terminated) and self._won(float(reward))
-        return Step(self._now, float(reward), True, won, info={"truncated": True} if truncated else None)
+        won = bool(terminated) and self._won(paid)
+        return Step(self._now, paid, True, won, info={"truncated": True} if truncated else None)
 
     def _won(self, reward: float) -> bool:
         if self._success == "reward":
