@@ -10,12 +10,15 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentgym import __version__
 from agentgym.errors import AgentGymError, ConfigError, UnknownNameError, nearest
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 #: command -> (module, attribute, the line that ``agentgym --help`` shows)
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -37,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "model": ("model", "model", "Make small models."),
     "swe": ("swe", "swe", "Make, read and prove software-engineering tasks."),
     "clean": ("clean", "clean", "Remove what killed runs left: processes, cgroups, containers, folders."),
+    "completion": ("completion", "completion", "Print a shell's completion script."),
     "doctor": ("doctor", "doctor", "Check this machine, with the line that fixes each finding."),
 }
 
@@ -57,6 +61,15 @@ class LazyGroup(click.Group):
         found = getattr(importlib.import_module(f"agentgym.cli.{module}"), attribute)
         assert isinstance(found, click.Command)
         return found
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands with their lines from the table: completing one imports none."""
+        from click.shell_completion import CompletionItem
+
+        found = [
+            CompletionItem(name, help=line) for name, (_, _, line) in COMMANDS.items() if name.startswith(incomplete)
+        ]
+        return found if found or not incomplete.startswith("-") else super().shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, from the table: nothing is imported."""

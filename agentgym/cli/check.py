@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentgym.cli.common import environment_options, json_option, options, pairs, print_json, shown
+from agentgym.cli.common import completing, environment_options, json_option, options, pairs, print_json, shown
 
 if TYPE_CHECKING:
     from agentgym.check import Finding, Report
 
 
 @click.command(short_help="Check that an environment keeps the contract.")
-@click.argument("env")
+@click.argument("env", shell_complete=completing("env"))
 @environment_options
 @options(
     click.option("--split", help="Check this split only [default: all, episodes of the first that is there]."),

@@ -37,6 +37,32 @@ environment_options = options(
 )
 
 
+def completing(*kinds: str) -> Callable[..., list[Any]]:
+    """Shell completion over names: any of ``env``, ``recipe``, ``board``; files where none begins like that."""
+
+    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        found = sorted({name for kind in kinds for name in _names(kind) if name.startswith(incomplete)})
+        return [CompletionItem(name) for name in found] or [CompletionItem(incomplete, type="file")]
+
+    return complete
+
+
+def _names(kind: str) -> Sequence[str]:
+    if kind == "env":
+        from agentgym.registry import names
+
+        return names()
+    if kind == "recipe":
+        from agentgym.config.loader import recipe_names
+
+        return recipe_names()
+    from agentgym.leaderboards.catalogue import board_names
+
+    return board_names()
+
+
 def pairs(items: Iterable[str], what: str) -> dict[str, Any]:
     """``["rooms=2"]`` as ``{"rooms": 2}``; values are YAML."""
     from agentgym.config import strict_yaml

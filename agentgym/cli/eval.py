@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentgym.cli._board import Request, check_fixed, chosen_board, run_board
-from agentgym.cli.common import default_tasks, json_option, nearest_recipe_file, options, pairs, print_json, shown
+from agentgym.cli.common import (
+    completing,
+    default_tasks,
+    json_option,
+    nearest_recipe_file,
+    options,
+    pairs,
+    print_json,
+    shown,
+)
 from agentgym.cli.train import check_names
 from agentgym.errors import ConfigError, UnknownNameError, unknown
 
@@ -68,7 +77,7 @@ _ONLY_BOARDS = (
 
 
 @click.command(short_help="Measure a policy on a board or an environment, with intervals.")
-@click.argument("what", metavar="BOARD_OR_ENV_OR_RECIPE")
+@click.argument("what", metavar="BOARD_OR_ENV_OR_RECIPE", shell_complete=completing("board", "env", "recipe"))
 @click.option("--model", required=True, help="Checkpoint folder, hub name, endpoint URL, random, expert or noop.")
 @_settings
 @click.option("--env-option", "env_options", multiple=True, metavar="KEY=VALUE", help="Option of the environment.")

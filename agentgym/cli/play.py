@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentgym.cli.common import default_tasks, environment_options, pairs, shown
+from agentgym.cli.common import completing, default_tasks, environment_options, pairs, shown
 from agentgym.errors import AgentGymError, failed_code
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ HELP = "An action or its number. :expert shows a hint, :undo takes a turn back, 
 
 
 @click.command(short_help="Play an environment yourself.")
-@click.argument("env")
+@click.argument("env", shell_complete=completing("env"))
 @click.option("--split", help="Split [default: the first that is there].")
 @click.option("--task", "task_key", help="Task by position, id or name [default: 0].", default="0")
 @environment_options

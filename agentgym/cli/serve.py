@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentgym.cli.common import options
+from agentgym.cli.common import completing, options
 
 if TYPE_CHECKING:
     from agentgym.environments.search.corpus import Corpus
@@ -82,7 +82,7 @@ def retriever(
 
 
 @serve.command("env", short_help="Play an environment over HTTP.")
-@click.argument("name", metavar="ENV")
+@click.argument("name", metavar="ENV", shell_complete=completing("env"))
 @options(
     click.option("--env-option", "env_options", multiple=True, metavar="KEY=VALUE", help="Option of the environment."),
     click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),

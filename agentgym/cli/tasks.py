@@ -7,12 +7,20 @@ from pathlib import Path
 
 import click
 
-from agentgym.cli.common import default_tasks, environment_options, json_option, pairs, print_json, print_table
+from agentgym.cli.common import (
+    completing,
+    default_tasks,
+    environment_options,
+    json_option,
+    pairs,
+    print_json,
+    print_table,
+)
 from agentgym.errors import ConfigError
 
 
 @click.command(short_help="List the tasks of a split.")
-@click.argument("env")
+@click.argument("env", shell_complete=completing("env"))
 @click.argument("split")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.")
 @environment_options

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentgym.cli.common import completing
 from agentgym.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ TRAINER_SERVICES = ("scorer", "features", "trunk", "policy", "critic")
 
 
 @click.command(short_help="Train an agent by a recipe.")
-@click.argument("recipe")
+@click.argument("recipe", shell_complete=completing("recipe"))
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--output", type=click.Path(path_type=Path), help="Run folder [default: runs/NAME-TIME].")
 @click.option("--resume", is_flag=True, help="Go on with the run in --output, or with the newest run of this recipe.")

@@ -1,0 +1,24 @@
+"""``agentgym completion``: the script that makes a shell complete agentgym's commands, options and names."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(short_help="Print a shell's completion script.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of SHELL.
+
+    \b
+    bash   agentgym completion bash >> ~/.bashrc
+    zsh    agentgym completion zsh >> ~/.zshrc
+    fish   agentgym completion fish > ~/.config/fish/completions/agentgym.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from agentgym.cli import cli
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(cli, {}, "agentgym", "_AGENTGYM_COMPLETE").source())
