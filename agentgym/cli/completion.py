@@ -11,8 +11,8 @@ def completion(shell: str) -> None:
     """Print the completion script of SHELL.
 
     \b
-    bash   agentgym completion bash >> ~/.bashrc
-    zsh    agentgym completion zsh >> ~/.zshrc
+    bash   agentgym completion bash > ~/.local/share/bash-completion/completions/agentgym
+    zsh    agentgym completion zsh > ~/.zfunc/_agentgym (on fpath)
     fish   agentgym completion fish > ~/.config/fish/completions/agentgym.fish
     """
     from click.shell_completion import get_completion_class
