@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
+from agentgym.sandbox import leftovers
 from agentgym.sandbox.base import Limits
 from agentgym.sandbox.processes import remove_cgroup
 
@@ -79,7 +80,9 @@ def _version_2(folders: list[str], writable: Callable[[str], bool]) -> Base | No
 
 def _writable(folder: str) -> bool:
     """Whether a group can really be made there: read-only mounts and owners decide, not mode bits."""
-    probe = os.path.join(folder, f"agentgym-probe-{os.getpid()}")
+    run = leftovers.current()
+    probe = os.path.join(folder, f"agentgym-{run.id}-probe")
+    run.note("cgroup", probe)
     try:
         os.mkdir(probe)
         os.rmdir(probe)

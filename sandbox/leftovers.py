@@ -239,7 +239,7 @@ def _old_drafts(folder: Path) -> None:
     """Drafts of registrations whose process died within a few instructions."""
     for path in [*folder.glob(".new-*"), *folder.glob(".home-*")]:
         with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > 3600:
+            if time.time() - path.stat().st_mtime > 60:
                 path.unlink()
 
 

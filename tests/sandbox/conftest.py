@@ -80,12 +80,15 @@ def as_nobody() -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
     shutil.copytree(ROOT / "sandbox", copy / "agentgym" / "sandbox", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(Path(__file__).with_name("attacks.py"), copy)
     subprocess.run(["chmod", "-R", "a+rX", str(copy)], check=True)
+    state = copy / "state"
+    state.mkdir(0o700)
+    os.chown(state, NOBODY, NOBODY)
 
     def run(*arguments: str, timeout: float = 250) -> subprocess.CompletedProcess[str]:
         user = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
         return subprocess.run(
             [*user, python, "-B", *arguments],
-            cwd=copy, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(copy)},
+            cwd=copy, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(copy), "AGENTGYM_SANDBOX_STATE": str(state)},
             capture_output=True, text=True, timeout=timeout, check=False,
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -110,6 +110,30 @@ def test_nothing_is_left_where_the_keeper_and_the_runners_are_killed_too(state: 
     process.wait()
     leftovers.reap()
     assert traces(home) == {}
+
+
+def test_nothing_is_left_of_an_ordinary_users_killed_run(
+    as_nobody: Callable[..., subprocess.CompletedProcess[str]], bubblewrap_works: None
+) -> None:
+    code = f"""
+import json, os, random, subprocess, sys, time
+from agentgym.sandbox import leftovers, processes
+left = []
+for seed in range(3):
+    process = subprocess.Popen([sys.executable, "-c", {BUSY!r}, "bubblewrap"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "working\\n"
+    time.sleep(random.Random(seed).uniform(0, 0.5))
+    process.kill()
+    process.wait()
+    left += [line for line in leftovers.reap() if line.startswith("cannot")]
+    home = (leftovers.state_folder() / "home").read_text()
+    left += [run for run in processes.marked(leftovers.MARKER).values() if run.startswith(home)]
+    left += [name for name in os.listdir(leftovers.state_folder()) if name != "home"]
+print(json.dumps(left))
+"""
+    done = as_nobody("-c", code)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
 
 
 def test_folders_and_processes_of_a_killed_local_run(state: Path, tmp_path: Path) -> None:
