@@ -85,7 +85,7 @@ def test_the_limit_is_told(kept: Path, tmp_path: Path, capsys: Any) -> None:
         (["--estimator", "grpo"], "add --html FILE"),
         (["--html", "nowhere/x.html"], "there is no folder"),
         (["--html", "x.html", "--estimator", "grpoo"], "grpo"),
-        (["--html", "x.html", "--module", "igpo"], "scorer"),
+        (["--html", "x.html", "--module", "igpo"], "telescoping"),
     ],
 )
 def test_wrong_use(
