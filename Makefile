@@ -51,7 +51,7 @@ test-textworld: ## run the tests of TextWorld, TextWorldExpress and ScienceWorld
 		tests/environments/test_twx.py tests/environments/test_scienceworld.py
 
 test-docker: $(STAMP) ## run the Docker sandbox's tests beside a Docker engine of their own (root, docker.io; none skipped)
-	AGENTGYM_REQUIRE_DOCKER=1 scripts/dockerd run -- $(BIN)/python -m pytest tests/sandbox/test_docker_*.py $(TESTS)
+	AGENTGYM_REQUIRE_DOCKER=1 scripts/dockerd run -- $(BIN)/python -m pytest tests/sandbox/test_docker_*.py tests/environments/swe/test_image.py $(TESTS)
 
 test-browser: $(STAMP) ## run the tests of viewer, site and report in headless Chromium (they fail, not skip, without it)
 	AGENTGYM_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/viewer tests/leaderboards/site tests/report tests/web $(TESTS)

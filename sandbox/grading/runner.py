@@ -6,10 +6,14 @@ the first import of that code and is C code where it can be (``blake2b``, ``os.w
 modules changes no record. Python 3.8 and later.
 """
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Callable
+from typing import Any
 
 
-def make_emitter(fd, key):
+def make_emitter(fd: int, key: bytes) -> Callable[..., None]:
     """A function that writes one record: ``@MAC SEQ KIND FIELD...``, the fields in hex, the MAC over the rest."""
     import hashlib
     import os
@@ -17,7 +21,7 @@ def make_emitter(fd, key):
     start, write, state = hashlib.blake2b(key=key, digest_size=16), os.write, [0]
     encode, hexed = str.encode, bytes.hex
 
-    def emit(kind, *fields):
+    def emit(kind: str, *fields: str) -> None:
         body = " ".join([str(state[0]), kind, *(hexed(encode(f[:2000], "utf-8", "replace")) or "-" for f in fields)])
         state[0] += 1
         mac = start.copy()
@@ -46,16 +50,20 @@ MODULES = ("ctypes", "_ctypes", "_pytest", "pytest", "pluggy", "faulthandler", "
 HONEST = ("/collections/__init__.py", "/logging/__init__.py", "/typing.py", "/enum.py", "/abc.py", "/warnings.py")
 
 
-def make_hook(emit, watched, root, tests):
+def make_hook(
+    emit: Callable[..., None], watched: frozenset[str], root: str, tests: set[str]
+) -> Callable[[str, tuple[Any, ...]], None]:
     """An audit hook that records what the watched files set off, directly or through the standard library."""
     import os
     import threading
 
     getframe, ident, fspath, realpath = sys._getframe, threading.get_ident, os.fspath, os.path.realpath
     library = (os.path.dirname(os.__file__), "<frozen")
-    busy, seen, inside = set(), set(), root + os.sep
+    busy: set[int] = set()
+    seen: set[tuple[str, tuple[str, int]]] = set()
+    inside = root + os.sep
 
-    def matters(event, args):
+    def matters(event: str, args: tuple[Any, ...]) -> str:
         if event == "import":
             return args[0] if str(args[0]).split(".")[0] in MODULES else ""
         if event.startswith("object."):
@@ -65,7 +73,7 @@ def make_hook(emit, watched, root, tests):
             return path_matters(args)
         return "-"
 
-    def path_matters(args):
+    def path_matters(args: tuple[Any, ...]) -> str:
         if isinstance(args[0], int) or args[0] is None:
             return ""
         path = realpath(os.fsdecode(fspath(args[0])))
@@ -73,7 +81,7 @@ def make_hook(emit, watched, root, tests):
             return path
         return path if path.startswith(inside) and (path in tests or os.path.dirname(path) in tests) else ""
 
-    def culprit(event):
+    def culprit(event: str) -> tuple[str, int] | None:
         frame = getframe(3)  # behind culprit, look and hook: the one who did it
         if event == "sys._getframe" and frame is not None and frame.f_code.co_filename.endswith(HONEST):
             return None
@@ -88,14 +96,14 @@ def make_hook(emit, watched, root, tests):
             frame = frame.f_back
         return None
 
-    def look(event, args):
+    def look(event: str, args: tuple[Any, ...]) -> None:
         detail = matters(event, args)
         found = culprit(event) if detail else None
         if found is not None and (event, found) not in seen and len(seen) < 200:
             seen.add((event, found))
             emit("audit", event, detail, found[0][len(inside) :], str(found[1]))
 
-    def hook(event, args):
+    def hook(event: str, args: tuple[Any, ...]) -> None:
         if event not in EVENTS and not event.startswith(("ctypes.", "socket.")):
             return
         me = ident()
@@ -115,16 +123,18 @@ def make_hook(emit, watched, root, tests):
 class Recorder:
     """A pytest plugin: the outcome of every phase as it was called, beside what the report says of it."""
 
-    def __init__(self, emit, wanted, order):
+    def __init__(self, emit: Callable[..., None], wanted: set[str] | None, order: int | None) -> None:
         self.emit, self.wanted, self.order = emit, wanted, order
-        self.raised, self.reports, self.message = {}, {}, {}
+        self.raised: dict[str, str] = {}
+        self.reports: dict[str, str] = {}
+        self.message: dict[str, str] = {}
 
-    def pytest_configure(self, config):
+    def pytest_configure(self, config: Any) -> None:
         import os
 
         os.environ.pop("PYTEST_VERSION", None)
 
-    def pytest_collection_modifyitems(self, config, items):
+    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
         if self.wanted is not None:
             known = self.wanted  # ids, or functions with all their parameters
             items[:] = [item for item in items if item.nodeid in known or item.nodeid.split("[")[0] in known]
@@ -132,7 +142,7 @@ class Recorder:
             import random
 
             draw = random.Random(self.order)
-            groups = {}
+            groups: dict[str, list[Any]] = {}
             for item in items:  # tests of one file stay together, for the sake of their fixtures
                 groups.setdefault(item.nodeid.split("::")[0], []).append(item)
             files = list(groups)
@@ -142,11 +152,11 @@ class Recorder:
             items[:] = [item for name in files for item in groups[name]]
         self.emit("collected", str(len(items)))
 
-    def pytest_collectreport(self, report):
+    def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
             self.emit("collect-error", str(report.nodeid), _last_line(report))
 
-    def pytest_runtest_logreport(self, report):
+    def pytest_runtest_logreport(self, report: Any) -> None:
         before = self.reports.get(report.nodeid, "passed")
         state = report.outcome if before == "passed" else before
         if getattr(report, "wasxfail", None) is not None:
@@ -155,35 +165,35 @@ class Recorder:
         if report.failed:
             self.message[report.nodeid] = _last_line(report)
 
-    def pytest_runtest_logfinish(self, nodeid, location):
+    def pytest_runtest_logfinish(self, nodeid: str, location: Any) -> None:
         raised = self.raised.pop(nodeid, "never-called")
         self.emit("test", nodeid, self.reports.get(nodeid, "none"), raised, self.message.pop(nodeid, ""))
 
 
-def _last_line(report):
+def _last_line(report: Any) -> str:
     crash = getattr(getattr(report, "longrepr", None), "reprcrash", None)
     text = str(getattr(crash, "message", None) or getattr(report, "longreprtext", ""))
     return text.strip()[:300]
 
 
-def phase_wrappers(recorder):
+def phase_wrappers(recorder: Recorder) -> Any:
     """Hooks around the three phases that see exceptions themselves, whatever reports are made of them."""
     import pytest
 
     class Phases:
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-        def pytest_runtest_setup(self, item):
+        def pytest_runtest_setup(self, item: Any) -> Any:
             outcome = yield
             if outcome.excinfo is not None:
                 recorder.raised[item.nodeid] = outcome.excinfo[0].__name__
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-        def pytest_runtest_call(self, item):
+        def pytest_runtest_call(self, item: Any) -> Any:
             outcome = yield
             recorder.raised[item.nodeid] = outcome.excinfo[0].__name__ if outcome.excinfo is not None else ""
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-        def pytest_runtest_teardown(self, item):
+        def pytest_runtest_teardown(self, item: Any) -> Any:
             outcome = yield
             if outcome.excinfo is not None:
                 recorder.raised[item.nodeid] = outcome.excinfo[0].__name__
@@ -191,7 +201,7 @@ def phase_wrappers(recorder):
     return Phases()
 
 
-def prepare_path(job):
+def prepare_path(job: dict[str, Any]) -> None:
     """sys.path: the grader's pytest, the standard library, the tree, the interpreter's packages: no name of the
     standard library or of pytest can be taken by a file of the tree."""
     import os
@@ -204,7 +214,7 @@ def prepare_path(job):
     sys.path[later:later] = own
 
 
-def settle(out):
+def settle(out: int) -> int:
     """The three standard streams lead nowhere; the records go to ``out`` alone."""
     import os
 
@@ -215,7 +225,7 @@ def settle(out):
     return out
 
 
-def main(raw):
+def main(raw: bytearray) -> None:
     """Read the job, run the tests, write the finish record. ``raw`` is wiped."""
     import json
     import os
@@ -230,7 +240,7 @@ def main(raw):
         import pytest
         from _pytest import runner
 
-        runner._update_current_test_var = lambda item, when: None  # no PYTEST_CURRENT_TEST
+        setattr(runner, "_update_current_test_var", lambda item, when: None)  # noqa: B010  # no PYTEST_CURRENT_TEST
         emit("start", pytest.__version__, sys.version.split()[0])
         tests = {os.path.join(root, path) for path in job["files"]}
         folders = {os.path.dirname(path) for path in tests} - {root}
