@@ -19,7 +19,7 @@ SWE_ARGS ?=
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-browser test-textworld test-ray test-verl test-verl-vllm test-docker explore check format bench swe-tasks study clean install
+.PHONY: help demo test test-adapters test-browser test-textworld test-ray test-verl test-verl-vllm test-docker explore check format bench swe-tasks study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -49,6 +49,11 @@ test-textworld: ## run the tests of TextWorld, TextWorldExpress and ScienceWorld
 	.venv-textworld/bin/python -m pip install --quiet -c constraints.txt -e '.[dev,textworld,textworldexpress,scienceworld]'
 	AGENTGYM_REQUIRE_ENGINES=1 .venv-textworld/bin/python -m pytest tests/environments/test_textworld.py \
 		tests/environments/test_twx.py tests/environments/test_scienceworld.py
+
+test-adapters: ## run the tests of the adapters against TextArena, GEM and OpenEnv in an environment of their own (.venv-adapters)
+	test -d .venv-adapters || $(PYTHON) -m venv .venv-adapters
+	.venv-adapters/bin/python -m pip install --quiet -e '.[textarena,gem,openenv,serve]' pytest pytest-timeout hypothesis
+	AGENTGYM_REQUIRE_ADAPTERS=1 .venv-adapters/bin/python -m pytest tests/environments/adapters
 
 test-docker: $(STAMP) ## run the Docker sandbox's tests beside a Docker engine of their own (root, docker.io; none skipped)
 	AGENTGYM_REQUIRE_DOCKER=1 scripts/dockerd run -- $(BIN)/python -m pytest tests/sandbox/test_docker_*.py tests/environments/swe/test_image.py $(TESTS)
@@ -118,5 +123,5 @@ study: $(STAMP) ## compare credit methods: hours of one core; resumes where it w
 	$(BIN)/python benchmarks/learning/study.py $(STUDY_ARGS)
 
 clean: ## remove the virtual environment and caches; runs stay
-	rm -rf $(VENV) .venv-textworld .venv-verl .venv-verl-vllm build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-adapters .venv-textworld .venv-verl .venv-verl-vllm build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -62,8 +62,8 @@ class Environment(ABC):
     ends the episode as ``env_error``.
     """
 
-    #: of the class; an adapter's instance may set one of its own, with the same ``thread_safe`` and ``cheap``
-    spec: EnvironmentSpec
+    #: an adapter's instance may have one of its own, with the same ``thread_safe`` and ``cheap``
+    spec: ClassVar[EnvironmentSpec]
 
     #: names of the current task's milestones in order; set by ``reset``; empty: the task has none
     milestone_names: tuple[str, ...] = ()

@@ -47,7 +47,7 @@ class TextEnv(gymnasium.Env[str, str]):
     environment's own end, ``truncated`` the turn limit. ``info`` holds task, admissible, success, grounded, milestones.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}
+    metadata = {"render_modes": ["ansi"]}  # noqa: RUF012 - Gymnasium declares it so
 
     def __init__(self, env: Environment, tasks: TaskSet, max_turns: int | None = None, render_mode: str | None = None):
         self.env, self.tasks = env, tasks

@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -140,10 +141,8 @@ def _watch_episode(probe: Probe, script: Script) -> bool:
     for turn, action in enumerate(script.actions, 1):
         if not fine:
             break
-        fine = _clean(probe, f"expert: {place(task, turn)}", lambda t=turn: probe.expert(env, task, t))
-        fine = fine and _clean(
-            probe, f"step: {place(task, turn)}", lambda a=action, t=turn: probe.step(env, a, task, t)
-        )
+        fine = _clean(probe, f"expert: {place(task, turn)}", partial(probe.expert, env, task, turn))
+        fine = fine and _clean(probe, f"step: {place(task, turn)}", partial(probe.step, env, action, task, turn))
     probe.close(env)
     return fine
 

@@ -6,6 +6,7 @@ import json
 from itertools import combinations
 from typing import Any
 
+from agentgym.check.finding import Level
 from agentgym.check.probe import Probe, Stop
 from agentgym.environment import Environment
 from agentgym.errors import AgentGymError
@@ -182,7 +183,7 @@ def _check_refusals(probe: Probe, env: Environment) -> None:
         else:
             error_name = ""
         seen = f"a bare {error_name}" if error_name else "a TaskSet, as if it were known"
-        level = "error" if not error_name else "warning"
+        level: Level = "error" if not error_name else "warning"
         probe.find(
             level,
             code,

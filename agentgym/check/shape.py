@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any, Final
 
+from agentgym.check.finding import Level
 from agentgym.check.probe import Probe, place
 from agentgym.environment import Environment
 from agentgym.seeding import python_rng
@@ -176,7 +177,7 @@ def check_observation(probe: Probe, observation: Observation, where: str, last: 
             mend="say what there is to see",
         )
     if len(text) > LONG:
-        level = "error" if len(text) > TOO_LONG else "warning"
+        level: Level = "error" if len(text) > TOO_LONG else "warning"
         probe.find(
             level,
             "long_text",

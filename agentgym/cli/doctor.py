@@ -73,7 +73,9 @@ _PACKAGES: dict[str, tuple[bool, str, str]] = {
     "textworld": (False, "TextWorld games", "pip install 'agentgym-turns[textworld]'"),
     "textworld_express": (False, "TextWorldExpress games", "pip install 'agentgym-turns[textworldexpress]'"),
     "scienceworld": (False, "ScienceWorld", "pip install 'agentgym-turns[scienceworld]'"),
-    "gymnasium": (False, "FrozenLake", "pip install 'agentgym-turns[games]'"),
+    "textarena": (False, "TextArena games", "pip install 'agentgym-turns[textarena]'"),
+    "gem-llm": (False, "GEM environments", "pip install 'agentgym-turns[gem]'"),
+    "gymnasium": (False, "FrozenLake and Gymnasium's environments", "pip install 'agentgym-turns[games]'"),
 }
 
 

@@ -51,7 +51,7 @@ class Adapter(Environment):
 
     def describe(self, max_turns: int | None, action_help: str) -> None:
         """Fill what only the instance knows into its spec."""
-        self.spec = replace(
+        vars(self)["spec"] = replace(
             self.spec, max_turns=max_turns or self.spec.max_turns, action_help=action_help, description=f"{self.id}"
         )
 

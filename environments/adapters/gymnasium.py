@@ -68,7 +68,7 @@ class GymnasiumText(Adapter):
         super().__init__(id)
         gymnasium = library("gymnasium", "gymnasium")
         env, self._rendered = _made(gymnasium, self.id, dict(options or {}))
-        self._env = env
+        self._env, self._env_step, self._render = env, env.step, env.render
         name = self.id.rpartition(":")[2].rpartition("-v")[0]
         known, rule = KNOWN.get(name, ((), "reward"))
         self._numbers = _named(gymnasium.spaces, env.action_space, actions, known, self.id)
@@ -85,7 +85,7 @@ class GymnasiumText(Adapter):
         return self._now
 
     def _observe(self, seen: Any, info: Mapping[str, Any]) -> Observation:
-        text = _uncoloured(self._env.render()) if self._rendered else str(seen) if type(seen) is int else _text(seen)
+        text = _uncoloured(self._render()) if self._rendered else str(seen) if type(seen) is int else _text(seen)
         mask = info.get("action_mask")
         return Observation(text, self._names[:] if mask is None else list(compress(self._names, mask.tolist())))
 
@@ -99,7 +99,7 @@ class GymnasiumText(Adapter):
         self._actions.append(action if number is not None else "")
         if number is None:
             return refused(self._now, f"Not an action. {self.spec.action_help}")
-        seen, reward, terminated, truncated, info = self._env.step(number)
+        seen, reward, terminated, truncated, info = self._env_step(number)
         self._now = self._observe(seen, info)
         paid = float(reward)
         self._total += paid

@@ -50,7 +50,7 @@ class Remote(Environment):
         self._connection: http.client.HTTPConnection | None = None
         self._episode, self._turn = "", 0
         served = self._ask("GET", "/spec", None)["spec"]
-        self.spec = EnvironmentSpec(
+        vars(self)["spec"] = EnvironmentSpec(  # the instance's own
             "remote", served["max_turns"], cheap=False, splits=tuple(served["splits"]),
             action_help=served["action_help"], kinds=tuple(served["kinds"]), description=self.spec.description,
             expert_success=served["expert_success"],
