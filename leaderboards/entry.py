@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-SCHEMA = 1
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -109,7 +108,7 @@ class Entry(_Part):
     ``created``, ``seconds``, ``engine``  when, how long and how it was run: no part of :meth:`core`
     """
 
-    schema_version: Literal[1] = SCHEMA
+    schema_version: Literal[1] = 1
     kind: Literal["eval", "credit"] = "eval"
     board: str = Field(min_length=1)
     board_hash: Hash
@@ -144,8 +143,12 @@ class Entry(_Part):
         return data
 
     def to_json(self) -> str:
-        """The entry's file: indented, keys in the order above, one newline at the end."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
+        """The entry's file: keys in the order above, those that hold a line for each task on one line."""
+        lines = []
+        for key, value in self.model_dump(mode="json").items():
+            text = json.dumps(value, ensure_ascii=False, indent=None if key in ("results", "scores") else 1)
+            lines.append(f" {json.dumps(key)}: " + text.replace("\n", "\n "))
+        return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def entry_schema() -> dict[str, Any]:
