@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -205,6 +206,9 @@ class BubblewrapSandbox(FolderSandbox):
             return
         for runner in running:
             runner.kill()
+        deadline = time.monotonic() + _PATIENCE
+        while self._running and time.monotonic() < deadline:  # their user id is not to be anyone else's yet
+            time.sleep(0.002)
         files.close()
         self._pool.forget(self._name)
         if self._root:

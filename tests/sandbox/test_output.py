@@ -54,7 +54,7 @@ def test_nothing_hidden_is_left(text: str) -> None:
 
 def test_clean_takes_linear_time() -> None:
     for piece in ("\x1b]", "\x1b[", "\x1b[1;", "\x1b(", "\x1b\x1b", "\x1bP\x07"):
-        clean(piece * 200_000)
+        clean(piece * 40_000)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=30), st.integers(1, 60))
