@@ -92,6 +92,8 @@ def _tell_proof(proof: Proof) -> None:
 @click.option("--resume/--fresh", default=True, help="Go on where an earlier run was stopped (default), or start over.")
 @click.option("--max-failing", type=click.FloatRange(0, 1), default=0.5, show_default=True,
               help="Drop bugs that more than this share of the tests notices.")  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(1), default=120.0, show_default=True,
+              help="Seconds that a grader gives one run of a task's tests.")  # fmt: skip
 @click.option(
     "--hide-tests/--show-tests", default=True, help="Take the failing tests out of what the agent gets (default)."
 )
@@ -99,7 +101,7 @@ def _tell_proof(proof: Proof) -> None:
 @_sandbox
 @json_option
 def mutate(package: str, out: Path, count: int, seed: int, jobs: int | None, resume: bool, max_failing: float,
-           hide_tests: bool, extra: tuple[str, ...], sandbox: str, unsafe_local: bool, as_json: bool
+           timeout: float, hide_tests: bool, extra: tuple[str, ...], sandbox: str, unsafe_local: bool, as_json: bool
            ) -> None:  # fmt: skip
     """Put bugs into PACKAGE (NAME==VERSION, a source distribution or a folder) and keep those that its tests notice.
 
@@ -117,7 +119,7 @@ def mutate(package: str, out: Path, count: int, seed: int, jobs: int | None, res
         )
         for line in made.skipped:
             click.echo(f"left alone: {line}", err=True)
-    rules = Rules(subject.source_of(made, out), max_failing, hide_tests)
+    rules = Rules(subject.source_of(made, out), max_failing, hide_tests, timeout)
 
     def tell(index: int, examined: Examined) -> None:
         edit = made.edits[index]

@@ -50,11 +50,18 @@ def run(
     """Examine bugs until ``n`` are kept or none is left; write the tasks to ``out``.
 
     ``tell`` is called with every new verdict, in the order in which they come. Raises ConfigError where ``out`` or its
-    log belongs to something else, DataError for a damaged log, SandboxError where the sandbox fails.
+    log belongs to something else, or tests are too slow for the rules' timeout; DataError for a damaged log,
+    SandboxError where the sandbox fails.
     """
     head = {"log": "agentgym swe mutate", "seed": subject.seed, "bugs": subject.digest(), "hide": rules.hide,
-            "max_failing": rules.max_failing, "source": dict(rules.source), "requirements": list(subject.requirements),
+            "max_failing": rules.max_failing, "timeout": rules.timeout,
+            "source": dict(rules.source), "requirements": list(subject.requirements),
             "passing": len(subject.baseline.passing)}  # fmt: skip
+    if 8 * subject.baseline.cpu > rules.timeout:
+        raise ConfigError(
+            f"{subject.fetched.label}: its tests take {subject.baseline.cpu:.0f} s, too long for a timeout of "
+            f"{rules.timeout:.0f} s; give --timeout {10 * subject.baseline.cpu:.0f}"
+        )
     log = log_path(out)
     if not resume:
         for path in (out, log):

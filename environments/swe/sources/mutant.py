@@ -25,11 +25,13 @@ VERDICTS = ("kept", "same-program", "not-covered", "survived", "timeout", "broke
 @dataclass(frozen=True)
 class Rules:
     """What is kept. ``max_failing``: share of the passing tests that may fail at most; ``hide``: take the failing tests
-    out of the tree that the agent gets; ``source``: how tasks refer to the tree (fields of Source without patch)."""
+    out of the tree that the agent gets; ``source``: how tasks refer to the tree (fields of Source without patch);
+    ``timeout``: seconds that a grader gives one run of a task's tests; not measured, so that runs agree."""
 
     source: Mapping[str, Any]
     max_failing: float = 0.5
     hide: bool = True
+    timeout: float = 120.0
 
 
 @dataclass(frozen=True)
@@ -109,16 +111,11 @@ def _task(subject: Subject, edit: Edit, run: Probe, broken: dict[str, bytes], ru
         test_files=sorted(files | {path for path in broken if base.get(path) != broken[path]}),
         pythonpath=list(subject.layout.roots),
         source=Source(**rules.source, patch=make_diff(*_changed(subject.files, base))),
-        env=TaskEnv(requirements=list(subject.requirements), timeout=timeout_for(subject.baseline.cpu)),
+        env=TaskEnv(requirements=list(subject.requirements), timeout=rules.timeout),
         allow_globs=subject.layout.allow_globs,
         license=subject.layout.license,
         kind="mutation",
     )
-
-
-def timeout_for(seconds: float) -> float:
-    """A round allowance for one run of all tests, the same on machines that differ a little in speed."""
-    return next((limit for limit in (60.0, 120.0, 300.0) if seconds < limit / 20), 600.0)
 
 
 def _changed(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> tuple[dict[str, bytes], dict[str, bytes]]:

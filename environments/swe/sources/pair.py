@@ -11,7 +11,6 @@ from agentgym.environments.swe.sources.fetch import Fetched, fetch
 from agentgym.environments.swe.sources.hiding import split_id
 from agentgym.environments.swe.sources.issue import issue_text
 from agentgym.environments.swe.sources.layout import Layout, find_layout, is_test
-from agentgym.environments.swe.sources.mutant import timeout_for
 from agentgym.environments.swe.sources.probing import Probe, Runtime, Why, run_tests
 from agentgym.environments.swe.sources.subject import runtime_for
 from agentgym.errors import AgentGymError, DataError
@@ -104,7 +103,7 @@ def _task(
         test_files=sorted({split_id(test)[0] for test in (*f2p, *p2p)}),
         pythonpath=list(layout.roots),
         source=Source(kind="sdist", name=layout.name, version=before.version, sha256=before.sha256),
-        env=TaskEnv(requirements=venvs.frozen(runtime.place), timeout=timeout_for(fails.cpu)),
+        env=TaskEnv(requirements=venvs.frozen(runtime.place), timeout=120.0 if fails.cpu < 12 else 900.0),
         allow_globs=layout.allow_globs,
         license=layout.license,
         kind="pair",

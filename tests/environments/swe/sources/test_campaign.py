@@ -136,6 +136,7 @@ def test_what_is_not_ours_is_not_overwritten(tmp_path: Path, calls: list[int]) -
         (subject(29), RULES, "bugs"),
         (subject(), Rules(RULES.source, 0.2), "max_failing"),
         (subject(), Rules(RULES.source, hide=False), "hide"),
+        (subject(), Rules(RULES.source, timeout=60.0), "timeout"),
     ],
 )
 def test_another_run_cannot_go_on_in_its_place(
@@ -158,6 +159,12 @@ def test_a_damaged_log_is_named_with_its_line(tmp_path: Path, calls: list[int], 
         stream.write(line + "\n")
     with pytest.raises(DataError, match=r"t.jsonl.log:\d+"):
         campaign.run(subject(), RULES, out, 2)
+
+
+def test_tests_too_slow_for_the_timeout(tmp_path: Path, calls: list[int]) -> None:
+    with pytest.raises(ConfigError, match="--timeout 1"):
+        campaign.run(subject(), Rules(RULES.source, timeout=0.5), tmp_path / "t.jsonl", 2)
+    assert not calls
 
 
 def test_the_log_holds_every_verdict(tmp_path: Path, calls: list[int]) -> None:
