@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from agentgym.errors import MissingDependency
 from agentgym.tracking import MLflowTracker, TensorBoardTracker, Trackers, WandbTracker, flat, run_id, tags
 
+ROOT = Path(__file__).parent.parent
 VALUES = {"loss": 0.5, "train/success": 0.25, "mix/toy:A (b)/groups": 3.0, "broken": math.nan}
 TAGS = {"rl/loss": 0.5, "train/success": 0.25, "mix/toy:A (b)/groups": 3.0}
 
@@ -63,10 +65,14 @@ def test_mlflow_in_a_file_and_a_second_time(tmp_path: Path) -> None:
 
 def test_wandb_offline(tmp_path: Path) -> None:
     client("wandb")
-    tracker = WandbTracker(tmp_path, "study", "tiny", {"rl.lr": 0.1}, offline=True)
-    tracker.log("sft", 0, {"sft/loss": 1.0})
-    tracker.log("rl", 0, TAGS)
-    tracker.close()
+    code = (  # in a process of its own: W&B's service outlives the run that started it
+        "import sys; from pathlib import Path; from agentgym.tracking import WandbTracker\n"
+        "tracker = WandbTracker(Path(sys.argv[1]), 'study', 'tiny', {'rl.lr': 0.1}, offline=True)\n"
+        "tracker.log('sft', 0, {'sft/loss': 1.0})\n"
+        "tracker.log('rl', 0, {'train/success': 0.25})\n"
+        "tracker.close()\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=200, cwd=ROOT)
     (log,) = (tmp_path / "wandb").glob(f"offline-run-*-{run_id(tmp_path)}/run-{run_id(tmp_path)}.wandb")
     written = log.read_bytes()
     for text in (b"train/success", b"rl/step", b"sft/loss"):
