@@ -88,22 +88,23 @@ def test_a_killed_node_changes_nothing(cluster: Any, board: str, tmp_path: Path)
 
 
 @needs_ray
-def test_a_worker_that_always_dies_is_recorded_and_actors_answer(
-    cluster: Any, board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_always_dies_is_recorded(cluster: Any, board: str, tmp_path: Path) -> None:
     cluster.add_node(num_cpus=2)
     cluster.wait_for_nodes()
-    want = local(board, tmp_path / "local")
     player = RayPlayer("board_help:Dies", address=cluster.address, chunk=36, retries=1)
     job = make_job(board, concurrency=64)
     entry = run(job, player, tmp_path / "dies")
     assert (entry.errors, entry.terminations) == (36, {"env_error": 36})
     assert "its Ray worker or node died, 2 times" in entry.error_messages[0]
-    actors = RayPlayer("board_help:Slow", {"wait": 0.001}, address=cluster.address, chunk=18, actors=1)
-    again = run(make_job(board), actors, tmp_path / "actors")
-    assert same(again, want)
-    batches = RayPlayer("board_help:SlowBatches", address=cluster.address, chunk=18, actors=1)
-    assert same(run(make_job(board), batches, tmp_path / "batches"), want)
+
+
+@needs_ray
+@pytest.mark.parametrize("policy", ["board_help:Slow", "board_help:SlowBatches"])
+def test_an_actor_holds_the_model(cluster: Any, board: str, tmp_path: Path, policy: str) -> None:
+    cluster.add_node(num_cpus=2)
+    cluster.wait_for_nodes()
+    actors = RayPlayer(policy, address=cluster.address, chunk=18, actors=1, stall=240)
+    assert same(run(make_job(board), actors, tmp_path / "actors"), local(board, tmp_path / "local"))
 
 
 @needs_ray
