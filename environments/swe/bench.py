@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from agentgym.environments.swe.sources.repository import make_repository
 from agentgym.environments.swe.tasks import Loaded
@@ -100,7 +100,7 @@ class Bench:
 def edit(editor: Editor, arguments: Mapping[str, Any]) -> Edit:
     """Carry out an ``edit`` call; what is wrong with its arguments is an answer too."""
     command = arguments.get("command")
-    if command not in _EDITS:
+    if not isinstance(command, str) or command not in _EDITS:
         known = ", ".join(_EDITS)
         return Edit(False, f"edit needs 'command', one of {known}; got {command!r}")
     try:
@@ -148,7 +148,7 @@ def _insert(editor: Editor, arguments: Mapping[str, Any]) -> Edit:
     return editor.insert(_text(arguments, "path"), _number(arguments["insert_line"], "insert_line"), added)
 
 
-_EDITS = {
+_EDITS: Final[Mapping[str, Callable[[Editor, Mapping[str, Any]], Edit]]] = {
     "view": _view,
     "create": lambda editor, a: editor.create(_text(a, "path"), _text(a, "file_text")),
     "str_replace": lambda editor, a: editor.str_replace(_text(a, "path"), _text(a, "old_str"), _text(a, "new_str", "")),

@@ -30,8 +30,9 @@ class Plan:
         gold = self._found.graded.gold
         if gold is None:
             return None
-        tests = () if self._found.row.env.image else (self._test("before"),)
-        for action in (*self._looks(), *tests):
+        tests = [] if self._found.row.env.image else [self._test("before")]
+        actions: list[str] = [*self._looks(), *tests]
+        for action in actions:
             if action not in self._done:
                 return action
         for path, data in sorted(gold.items()):

@@ -82,7 +82,7 @@ def make_hook(
         return path if path.startswith(inside) and (path in tests or os.path.dirname(path) in tests) else ""
 
     def culprit(event: str) -> tuple[str, int] | None:
-        frame = getframe(3)  # behind culprit, look and hook: the one who did it
+        frame: Any = getframe(3)  # behind culprit, look and hook: the one who did it
         if event == "sys._getframe" and frame is not None and frame.f_code.co_filename.endswith(HONEST):
             return None
         for _ in range(60):

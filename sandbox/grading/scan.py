@@ -48,7 +48,7 @@ def scan(
     ``equality``: also look at ``__eq__`` and its like (no canary would notice them).
     """
     rules = _COMPILED | (_EQUALS if equality else {})
-    flags = []
+    flags: list[Flag] = []
     for path, data in sorted(files.items()):
         if data is not None and path.endswith((".py", ".pyi", ".pyx")):
             flags += _file(path, data, base.get(path, b""), (gold or {}).get(path) or b"", rules)
