@@ -166,7 +166,7 @@ function filters() {
 
 function legend() {
   const word = data.credit ? "advantage" : "sum of rewards";
-  const edges = CUTS.map((edge) => number(edge * scale));
+  const edges = CUTS.map((edge) => String(+(edge * scale).toPrecision(3)));
   const parts = [["bin-n3", `below −${edges[2]}`], ["bin-n2", `−${edges[1]}`], ["bin-n1", `−${edges[0]}`], ["bin-0", "about 0"],
     ["bin-p1", `+${edges[0]}`], ["bin-p2", `+${edges[1]}`], ["bin-p3", `above +${edges[2]}`]];
   const label = data.credit ? `${word} (${data.credit.label})` : word;

@@ -66,6 +66,7 @@ def test_the_marks_are_those_of_the_reports(open_page: Opener, tmp_path: Path) -
 def test_filters(open_page: Opener, file: Path) -> None:
     page = open_page(file, ready=True).page
     assert state(page) == f"{TASKS * SIZE} episodes of {TASKS} tasks, 6 solved"
+    assert not page.locator("#source-label").is_visible()  # there is one source
     page.select_option("#by-success", "yes")
     assert state(page).startswith("6 episodes of 3 tasks, 6 solved")
     page.select_option("#by-success", "no")
