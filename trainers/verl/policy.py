@@ -46,7 +46,7 @@ class ServerPolicy(Policy):
             done = self._released.popleft()
             self.renderer.release(done)
             self._server_of.pop(done, None)
-        (prompt,) = self.renderer.prompts([(request.session, request.messages)])
+        (prompt,) = self.renderer.prompts([(request.session, request.messages, request.tools)])
         needed = len(prompt) + request.sampling.max_tokens
         for what, bound in (("the model window", self.window), ("the token budget", request.token_budget)):
             if bound is not None and needed > bound:

@@ -36,7 +36,9 @@ def playing_services(recipe: Recipe) -> Services:
 
     factories: dict[str, Any] = {word: lambda word=word: refused(word) for word in WORDS}
     if recipe.judge.url is not None:
-        factories["judge"] = lambda: make_judge(recipe, Path.cwd())
+        # no file of answers: several processes, perhaps on several machines, would write to it
+        uncached = recipe.model_copy(update={"judge": recipe.judge.model_copy(update={"cache": ""})})
+        factories["judge"] = lambda: make_judge(uncached, Path())
     return Services(Offer(factories))
 
 

@@ -55,6 +55,10 @@ def check(recipe: Recipe, machine: Machine) -> None:
     problems = []
     if not recipe.train_sampling().exact_logprobs:
         problems.append("training needs temperature > 0, top_p 1 and top_k off")
+    if recipe.mix:
+        problems.append("mix is not part of the verl engine: one environment a run")
+    if recipe.curriculum != type(recipe.curriculum)():
+        problems.append("curriculum is not part of the verl engine: tasks are drawn evenly")
     if rl.steps < 1:
         problems.append("rl.steps is 0: the verl engine does RL only; a warm start alone is for engine=local")
     if rl.resample:

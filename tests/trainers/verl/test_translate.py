@@ -144,6 +144,7 @@ class TestRefusals:
         [
             ("model.constrain=true", "model.constrain"),
             ("rl.steps=0", "rl.steps"),
+            ("mix=[{name: bandit}]", "mix"),
             ("rl.resample=1", "rl.resample"),
             ("rl.reference_every=2", "rl.reference_every"),
             ("rl.max_seconds=10", "rl.max_seconds"),
