@@ -79,9 +79,10 @@ class Played:
 
     def by_verl(self, processes: int) -> dict[str, Any]:
         """Weights after verl's update on the same episodes, in so many processes."""
-        step = seam.Step(self.groups)
+        # a fresh copy, since credit writes its components into the episodes
+        step = seam.Step([Group(g.task, [seam.unpack(seam.pack(e)) for e in g]) for g in self.groups])
         columns: dict[str, Any] = {}
-        for number, group in enumerate(self.groups):
+        for number, group in enumerate(step.groups):
             for index, episode in enumerate(group):
                 for output, sample in enumerate(seam.samples(episode, 1)):
                     key = f"{seam.prompt_name(number)}_{index}_{output}"
