@@ -39,6 +39,7 @@ def train(recipe: Recipe, run_dir: Path, resume: bool = False) -> None:
 
 def prepare(machine: Machine) -> None:
     """Set this process's environment so that verl, here and in all processes, finds the platform."""
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "240")  # Ray gives up on a busy machine after 60
     os.environ.update(variables(machine))
 
 
