@@ -26,6 +26,8 @@ from agentgym.errors import AgentGymError
 _BOOT = "import sys; sys.path[:] = {path!r}; from agentgym.check.worker import main; main({fd}, {orders!r}, {place!r})"
 #: hangs and crashes after which the rest is left unchecked
 _MOST_LOST = 2
+#: seconds that the interpreter and the imports of the environment may take
+_START = 60.0
 #: a family of its own, run in a second process with another hash seed
 PROCESSES = "processes"
 
@@ -120,7 +122,7 @@ class _Run:
 
     def _listen(self, pipe: int) -> str:
         """Take events until the pipe closes ("closed") or a family passes its deadline ("late")."""
-        data, until = b"", time.monotonic() + self.deadline
+        data, until = b"", time.monotonic() + max(self.deadline, _START)
         while True:
             ready, _, _ = select.select([pipe], [], [], max(0.0, until - time.monotonic()))
             if not ready:
