@@ -17,6 +17,7 @@ from agentgym.trainers.verl import compat, translate
 from agentgym.trainers.verl.translate import Machine, Start
 
 HERE = "agentgym.trainers.verl"
+START_ATTEMPTS = 4
 
 
 def train(recipe: Recipe, run_dir: Path, resume: bool = False) -> None:
@@ -39,7 +40,6 @@ def train(recipe: Recipe, run_dir: Path, resume: bool = False) -> None:
 
 def prepare(machine: Machine) -> None:
     """Set this process's environment so that verl, here and in all processes, finds the platform."""
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "240")  # Ray gives up on a busy machine after 60
     os.environ.update(variables(machine))
 
 
@@ -107,12 +107,27 @@ def cluster(config: Any, machine: Machine) -> Iterator[str]:
     runtime = {**runtime, **given, "env_vars": {**runtime.get("env_vars", {}), **extra}}
     if not machine.cuda:
         os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 starves a trainer that shares its CPUs
-    context: Any = ray.init(**options, runtime_env=runtime, log_to_driver=False, configure_logging=False)
+    context = _start_ray(options | {"runtime_env": runtime, "log_to_driver": False, "configure_logging": False})
     try:
         session = getattr(context, "address_info", {}).get("session_dir", "")
         yield f"{session}/logs" if session else ""
     finally:
         ray.shutdown()
+
+
+def _start_ray(options: dict[str, Any]) -> Any:
+    """``ray.init``, tried again where a busy machine takes longer than the 30 s that Ray grants its own start."""
+    import ray
+
+    for attempt in range(START_ATTEMPTS):
+        try:
+            return ray.init(**options)
+        except Exception as error:
+            ray.shutdown()
+            if "timed out during startup" not in str(error):
+                raise AgentGymError(f"Ray does not start: {error}") from error
+            _show(f"Ray took too long to start (attempt {attempt + 1} of {START_ATTEMPTS})\n")
+    raise AgentGymError(f"Ray did not start within 30 s in {START_ATTEMPTS} attempts: the machine is too busy")
 
 
 def _run(recipe: Recipe, config: Any, logs: str) -> None:
