@@ -8,7 +8,7 @@ text only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal, TypedDict
@@ -67,6 +67,8 @@ class PolicyRequest:
     ``admissible``  actions the environment lists, if it does
     ``expert``      the environment's expert action, only where the policy asks for it (``needs_expert``)
     ``token_budget`` tokens (prompt + response) this call may use at most; None: only the model window counts
+    ``tools``       tools the model may call, in OpenAI's form; they go through the chat template or to the endpoint
+    ``watch``       called with each drawn id and its log-probability, in the sampler's thread; False ends the response
     """
 
     session: str
@@ -78,6 +80,8 @@ class PolicyRequest:
     admissible: Sequence[str] | None = None
     expert: str | None = None
     token_budget: int | None = None
+    tools: Sequence[Mapping[str, Any]] = ()
+    watch: Callable[[int, float], bool] | None = None
 
 
 @dataclass(slots=True)

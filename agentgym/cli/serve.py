@@ -1,4 +1,4 @@
-"""``agentgym serve``: environments for clients elsewhere, and a corpus for search environments."""
+"""``agentgym serve``: environments and models for clients elsewhere, and a corpus for search environments."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from agentgym.environments.search.corpus import Corpus
     from agentgym.environments.search.server import Searcher
 
-_GRACE = 5  # seconds that running requests get after Ctrl-C
+GRACE = 5  # seconds that running requests get after Ctrl-C
 
 
 @click.group()
 def serve() -> None:
-    """Serve an environment, or a corpus for search environments, over HTTP."""
+    """Serve an environment, a model, or a corpus for search environments, over HTTP."""
+
+
+serve.add_command(policy)
 
 
 @serve.command()
@@ -70,13 +73,13 @@ def retriever(
     searcher = _searcher(passages, vectors, encoder, backend)
     limits = Limits(max_queries, max_characters, max(topk, max_topk), searches=max_searches)
     app = make_app(searcher, limits, topk, passages.hash)
-    listener = _listen(host, port)
+    listener = listen(host, port)
     bound = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"{len(passages)} passages ({passages.source}) at http://{shown}:{bound}/retrieve; Ctrl-C stops")
-    if not _is_loopback(host):
+    if not is_loopback(host):
         click.echo("Everyone who reaches this address can search: there is no authentication.", err=True)
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_GRACE, limit_concurrency=512)
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE, limit_concurrency=512)
     with listener:
         uvicorn.Server(config).run(sockets=[listener])
 
@@ -120,25 +123,25 @@ def env_(
         import uvicorn
     except ModuleNotFoundError as error:
         raise MissingDependency(f"serving needs {error.name}: pip install 'agentgym-turns[serve]'") from error
-    if no_token and (token_file is not None or not _is_loopback(host)):
+    if no_token and (token_file is not None or not is_loopback(host)):
         raise ConfigError("--no-token goes with a loopback --host and without --token-file")
-    token = "" if no_token else _token(token_file)
+    token = "" if no_token else token_of(token_file)
     limits = Limits(episodes=max_episodes, idle=max_idle, action=max_action, body=max_body)
     app = make_app(name, pairs(env_options, "--env-option"), limits, token)
-    listener = _listen(host, port)
+    listener = listen(host, port)
     url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
     click.echo(f"{shown(name)} at {url}; Ctrl-C stops")
     if token and token_file is None:
         click.echo(f"Clients need: export AGENTGYM_REMOTE_TOKEN={token}")
     click.echo(f"Next: agentgym eval remote --env-option url={url} --model random")
-    if not _is_loopback(host):
+    if not is_loopback(host):
         click.echo("The connection is not encrypted: put a TLS proxy before it on networks you do not trust.", err=True)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=_GRACE)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE)
     with listener:
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def _token(file: Path | None) -> str:
+def token_of(file: Path | None) -> str:
     """The token of a file, or a new one."""
     import secrets
 
@@ -177,7 +180,7 @@ def _searcher(corpus: Corpus, vectors: str | None, encoder: str | None, backend:
     return load_dense(corpus, vectors, encoder, backend)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Bind before anything is said, so that the printed port is ours. AgentGymError where that fails."""
     from agentgym.errors import AgentGymError
 
@@ -198,7 +201,8 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -46,7 +46,7 @@ class ChoicePolicy(HFPolicy):
     def act_batch(self, requests: Sequence[PolicyRequest]) -> list[SampledTurn | Exception]:
         """Answer all requests; PolicyFault where no admissible actions are listed."""
         self._forget()
-        prompts = self.renderer.prompts([(r.session, r.messages) for r in requests])
+        prompts = self.renderer.prompts([(r.session, r.messages, r.tools) for r in requests])
         answers: list[SampledTurn | Exception | None] = []
         candidates: dict[int, list[list[int]]] = {}
         for index, (request, prompt) in enumerate(zip(requests, prompts, strict=True)):

@@ -28,7 +28,8 @@ from agentgym.tokens import IntArray
 class Job:
     """One response to draw: ``prompt`` ids [P], and a trie of allowed continuations where the choice is narrowed.
 
-    ``limit``: most tokens, prompt and response together; None: the model window alone counts.
+    ``limit``: most tokens, prompt and response together; None: the model window alone counts. ``watch``: told of every
+    drawn id and its log-probability; it must not raise, and False ends the response.
     """
 
     session: str
@@ -37,6 +38,7 @@ class Job:
     seed: int
     limit: int | None = None
     trie: Trie | None = None
+    watch: Callable[[int, float], bool] | None = None
 
 
 @dataclass(slots=True)
@@ -163,6 +165,8 @@ class TorchGenerator:
         elif (sampling.stop and self._stopped(run.ids, sampling.stop)) or (run.node is not None and run.node.complete):
             run.finish = "stop"
         elif len(run.ids) >= sampling.max_tokens:
+            run.finish = "length"
+        if run.job.watch is not None and not run.job.watch(token, logprob) and run.finish is None:
             run.finish = "length"
 
     def _stopped(self, ids: list[int], stop: tuple[str, ...]) -> bool:

@@ -7,7 +7,7 @@ learn from them without ever encoding text again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class HFPolicy(BatchPolicy):
                               those of the narrowed distribution (see :meth:`allowed` for what a trainer needs)
     ``reuse``, ``cache_bytes``, ``window``  see :class:`~agentgym.policies.generation.TorchGenerator`
     ``chat_template``         file, built-in name or Jinja text, for models that have none
+    ``template_options``      variables of the chat template, for example ``{"enable_thinking": False}``
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class HFPolicy(BatchPolicy):
         *,
         name: str = "model",
         chat_template: str | Path | None = None,
+        template_options: Mapping[str, Any] | None = None,
         constrain: bool = False,
         reuse: bool | None = None,
         cache_bytes: int | None = None,
@@ -51,7 +53,7 @@ class HFPolicy(BatchPolicy):
     ) -> None:
         self.model, self.tokenizer, self.name = model, tokenizer, name
         self.constrain, self.max_batch, self.version = constrain, max_batch, 0
-        self.renderer = ChatRenderer(tokenizer, chat_template)
+        self.renderer = ChatRenderer(tokenizer, chat_template, **(template_options or {}))
         self.end_ids = end_ids(model, tokenizer, self.renderer)
         self.generator = TorchGenerator(model, sorted(self.end_ids), self._decode, window, cache_bytes, reuse)
         self._released: deque[str] = deque()
@@ -93,7 +95,7 @@ class HFPolicy(BatchPolicy):
     def act_batch(self, requests: Sequence[PolicyRequest]) -> list[SampledTurn | Exception]:
         """Answer all requests, in order; ContextOverflow and PolicyFault come back in place of a turn."""
         self._forget()
-        prompts = self.renderer.prompts([(r.session, r.messages) for r in requests])
+        prompts = self.renderer.prompts([(r.session, r.messages, r.tools) for r in requests])
         jobs = [self._job(request, prompt) for request, prompt in zip(requests, prompts, strict=True)]
         draws = iter(self.generator.generate([job for job in jobs if isinstance(job, Job)]))
         answers = [next(draws) if isinstance(job, Job) else job for job in jobs]
@@ -109,7 +111,7 @@ class HFPolicy(BatchPolicy):
             self.generator.release(session)
 
     def _job(self, request: PolicyRequest, prompt: IntArray) -> Job | PolicyFault:
-        job = Job(request.session, prompt, request.sampling, request.seed, request.token_budget)
+        job = Job(request.session, prompt, request.sampling, request.seed, request.token_budget, watch=request.watch)
         if self.constrain:
             if not request.admissible:
                 return PolicyFault(f"session {request.session!r}: constrain=True needs admissible actions, got none")

@@ -8,7 +8,7 @@ No id of any particular model appears here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 from agentgym.errors import ConfigError, unknown
 from agentgym.policy import Message
 from agentgym.tokens import IntArray
+from agentgym.tools.notation import described
 
 #: a template with this comment promises that its text is that of each message alone, one after the other, plus the
 #: generation prompt; then earlier messages need not be rendered again
@@ -37,6 +38,17 @@ FALLBACK_TEMPLATES = {
 }
 
 
+#: by which it is found out whether a template writes tools out
+_PROBE: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "probe_tool", "description": "d", "parameters": {"type": "object", "properties": {}}},
+}
+#: tools in OpenAI's form
+Tools = Sequence[Mapping[str, Any]]
+#: what a batch of prompts is made of: session, messages, tools
+Conversation = tuple[str, Sequence[Message]] | tuple[str, Sequence[Message], Tools]
+
+
 @dataclass(slots=True)
 class _Session:
     """``text`` rendered and drawn so far, and exactly the ``ids`` the model saw for it (``length`` of them).
@@ -48,6 +60,7 @@ class _Session:
     ids: IntArray
     length: int
     messages: list[Message]
+    tools: Tools = ()
     base: int = 0
 
 
@@ -65,24 +78,55 @@ class ChatRenderer:
         self._render = _compiled(tokenizer, self.template, template_options)
         self._generation_prompt = self.render([]) if LOCAL_MARK in self.template else None
         self._sessions: dict[str, _Session] = {}
+        self._abilities: dict[str, bool] = {}
         self._unknown = getattr(tokenizer, "unk_token_id", None)
         self.fresh = self.extended = self.breaks = self.unknown_tokens = 0
 
-    def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
-        """The conversation as text. The template's own complaints come out as ConfigError."""
+    def render(self, messages: Sequence[Message], add_generation_prompt: bool = True, tools: Tools = ()) -> str:
+        """The conversation as text. The template's own complaints come out as ConfigError.
+
+        ``tools`` go to the template where it writes them out, else into the system message as text. Answers of tools
+        (role ``tool``) become user messages where the template does not take them as they are.
+        """
+        if tools and not self._takes("tools"):
+            messages, tools = described(messages, tools), ()
+        if any(message["role"] == "tool" for message in messages) and not self._takes("answers"):
+            messages = [{**m, "role": "user"} if m["role"] == "tool" else m for m in messages]  # type: ignore[typeddict-item]
         try:
-            return self._render(list(messages), add_generation_prompt)
+            return self._render(list(messages), add_generation_prompt, list(tools) or None)
         except Exception as error:
             roles = ", ".join(message["role"] for message in messages)
             raise ConfigError(f"the chat template refuses this conversation ({roles}): {error}") from error
 
-    def prompts(self, batch: Sequence[tuple[str, Sequence[Message]]]) -> list[IntArray]:
-        """Prompt ids of ``(session, messages)`` pairs, in order; all new text is encoded in one tokenizer call."""
+    def _takes(self, what: str) -> bool:
+        """Whether the template writes out ``tools``, or takes ``answers`` of tools as role ``tool``; tried once."""
+        if what not in self._abilities:
+            ask: list[Message] = [{"role": "user", "content": "x"}]
+            try:
+                if what == "tools":
+                    found = _PROBE["function"]["name"] in self._render(ask, True, [_PROBE])
+                else:
+                    reply: list[Message] = [
+                        {"role": "assistant", "content": "y"},
+                        {"role": "tool", "content": "ToolMark"},
+                    ]
+                    found = "ToolMark" in self._render([*ask, *reply], True, None)
+            except Exception:  # the template's own way to say no
+                found = False
+            self._abilities[what] = found
+        return self._abilities[what]
+
+    def prompts(self, batch: Sequence[Conversation]) -> list[IntArray]:
+        """Prompt ids of ``(session, messages)`` or ``(session, messages, tools)``, in order.
+
+        All new text is encoded in one tokenizer call.
+        """
         states: list[_Session] = []
         pending: list[str] = []
-        for key, messages in batch:
+        for key, messages, *rest in batch:
+            tools: Tools = rest[0] if rest else ()
             state = self._sessions.get(key)
-            text = self._whole(state, messages)
+            text = self._whole(state, messages, tools)
             if state is not None and text.startswith(state.text):
                 self.extended += 1
                 pending.append(text[len(state.text) :])
@@ -93,7 +137,7 @@ class ChatRenderer:
                     self.breaks += 1
                 state = self._sessions[key] = _Session("", np.empty(256, np.int32), 0, [])
                 pending.append(text)
-            state.text, state.messages = text, list(messages)
+            state.text, state.messages, state.tools = text, list(messages), tools
             state.base = len(text) - len(self._generation_prompt or "")
             states.append(state)
         out: list[IntArray] = []
@@ -102,13 +146,13 @@ class ChatRenderer:
             out.append(state.ids[: state.length])
         return out
 
-    def _whole(self, state: _Session | None, messages: Sequence[Message]) -> str:
+    def _whole(self, state: _Session | None, messages: Sequence[Message], tools: Tools) -> str:
         """The text of the conversation, rendering only what is new where the template allows that."""
         if self._generation_prompt is None or state is None:
-            return self.render(messages)
+            return self.render(messages, tools=tools)
         known = len(state.messages)
-        if list(messages[:known]) != state.messages:
-            return self.render(messages)
+        if list(messages[:known]) != state.messages or list(tools) != list(state.tools):
+            return self.render(messages, tools=tools)
         return state.text[: state.base] + self.render(messages[known:])
 
     def record(self, session: str, token_ids: IntArray, text: str) -> None:
@@ -180,7 +224,9 @@ def load_template(tokenizer: Any, chat_template: str | Path | None) -> str:
     return str(tokenizer.get_chat_template()) if isinstance(own, dict) else str(own)
 
 
-def _compiled(tokenizer: Any, template: str, options: dict[str, Any]) -> Callable[[list[Message], bool], str]:
+def _compiled(
+    tokenizer: Any, template: str, options: dict[str, Any]
+) -> Callable[[list[Message], bool, list[Mapping[str, Any]] | None], str]:
     """A function that renders; the template is compiled once by transformers' own machinery.
 
     ``apply_chat_template`` copies and normalises its whole input on every call, three times the cost of the
@@ -190,11 +236,12 @@ def _compiled(tokenizer: Any, template: str, options: dict[str, Any]) -> Callabl
         from transformers.utils.chat_template_utils import _compile_jinja_template
     except ImportError:  # another transformers version: slower, same text
 
-        def apply(messages: list[Message], add_generation_prompt: bool) -> str:
+        def apply(messages: list[Message], add_generation_prompt: bool, tools: list[Mapping[str, Any]] | None) -> str:
             return str(
                 tokenizer.apply_chat_template(
                     messages,
                     chat_template=template,
+                    tools=tools,
                     tokenize=False,
                     add_generation_prompt=add_generation_prompt,
                     **options,
@@ -205,10 +252,10 @@ def _compiled(tokenizer: Any, template: str, options: dict[str, Any]) -> Callabl
     program = _compile_jinja_template(template)
     names = {**getattr(tokenizer, "special_tokens_map", {}), **options}
 
-    def render(messages: list[Message], add_generation_prompt: bool) -> str:
+    def render(messages: list[Message], add_generation_prompt: bool, tools: list[Mapping[str, Any]] | None) -> str:
         return str(
             program.render(
-                messages=messages, tools=None, documents=None, add_generation_prompt=add_generation_prompt, **names
+                messages=messages, tools=tools, documents=None, add_generation_prompt=add_generation_prompt, **names
             )
         )
 

@@ -133,7 +133,7 @@ class VLLMPolicy(Policy):
         """One response. ContextOverflow where it cannot fit, PolicyFault where the engine fails."""
         while self._released:
             self.renderer.release(self._released.popleft())
-        (prompt,) = self.renderer.prompts([(request.session, request.messages)])
+        (prompt,) = self.renderer.prompts([(request.session, request.messages, request.tools)])
         needed = len(prompt) + request.sampling.max_tokens
         for what, bound in (("the model window", self.window), ("the token budget", request.token_budget)):
             if bound is not None and needed > bound:

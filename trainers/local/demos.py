@@ -46,7 +46,7 @@ class DemonstrationPolicy(Policy):
 
     def turn(self, request: PolicyRequest, text: str, info: Mapping[str, Any] | None = None) -> SampledTurn:
         """``text`` as the response to ``request``, in the ids a model would have drawn."""
-        (prompt,) = self.renderer.prompts([(request.session, request.messages)])
+        (prompt,) = self.renderer.prompts([(request.session, request.messages, request.tools)])
         (ids,) = self.renderer.encode([text])
         if self.end is not None:
             ids = np.append(ids, np.int32(self.end))
