@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentgym.cli._serve_policy import policy
 from agentgym.cli.common import completing, options
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 ``hermes``   ``<tool_call>{"name": .., "arguments": {..}}</tool_call>`` (Hermes, Qwen2.5, Qwen3)
 ``qwen``     ``<function=NAME><parameter=KEY>text</parameter></function>``, alone or in ``<tool_call>`` (Qwen3-Coder)
-``llama``    ``{"name": .., "parameters": {..}}`` as the whole response, or after ``<|python_tag|>`` (Llama 3.1 and later)
+``llama``    ``{"name": .., "parameters": {..}}`` as the whole response, or after ``<|python_tag|>`` (Llama 3)
 ``mistral``  ``[TOOL_CALLS][{"name": .., "arguments": {..}}]``, or ``[TOOL_CALLS]NAME[ARGS]{..}``
 ``json``     ``{"name": .., "arguments": {..}}`` as the whole response, a code fence around it allowed
 

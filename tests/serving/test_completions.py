@@ -156,7 +156,7 @@ def test_greedy_answers_equal_those_in_process(served: Served, folder: Path) -> 
 def test_samples_are_those_of_the_seed(served: Served, folder: Path) -> None:
     local = load(folder)
     client = served.client()
-    options = dict(model="tiny", messages=SAY, max_tokens=12, seed=77, temperature=0.8, top_p=0.9)
+    options = {"model": "tiny", "messages": SAY, "max_tokens": 12, "seed": 77, "temperature": 0.8, "top_p": 0.9}
     (mine,) = local.act_batch([request("s", SAY, 77, temperature=0.8, top_p=0.9)])
     answer = client.chat.completions.create(**options, n=3, logprobs=True, extra_body={"return_token_ids": True})
     again = client.chat.completions.create(**options, n=3)
@@ -175,7 +175,15 @@ def test_samples_are_those_of_the_seed(served: Served, folder: Path) -> None:
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_streamed_answer_is_the_whole_one_in_pieces(served: Served, n: int) -> None:
     client = served.client()
-    options = dict(model="tiny", messages=SAY, max_tokens=40, seed=5, temperature=1.0, n=n, logprobs=True)
+    options = {
+        "model": "tiny",
+        "messages": SAY,
+        "max_tokens": 40,
+        "seed": 5,
+        "temperature": 1.0,
+        "n": n,
+        "logprobs": True,
+    }
     whole = client.chat.completions.create(**options)
     texts, ends, tokens, pieces, used = [""] * n, [None] * n, [0] * n, 0, None
     for event in client.chat.completions.create(**options, stream=True, stream_options={"include_usage": True}):
@@ -194,7 +202,7 @@ def test_a_streamed_answer_is_the_whole_one_in_pieces(served: Served, n: int) ->
 
 def test_stop_strings_do_not_belong_to_the_answer(served: Served) -> None:
     client = served.client()
-    options = dict(model="tiny", messages=SAY, max_tokens=40, seed=5)
+    options = {"model": "tiny", "messages": SAY, "max_tokens": 40, "seed": 5}
     text = client.chat.completions.create(**options).choices[0].message.content
     stop = text[len(text) // 2 :][:3]
     expected = text[: text.find(stop)]
@@ -250,8 +258,8 @@ def test_other_paths_and_methods_too(served: Served) -> None:
 
 def test_messages_in_parts_and_the_developer_role(served: Served) -> None:
     plain = [{"role": "system", "content": "look"}, {"role": "user", "content": "go to desk 1"}]
-    parts = [{"role": "developer", "content": "look"},
-             {"role": "user", "content": [{"type": "text", "text": "go to "}, {"type": "text", "text": "desk 1"}]}]  # fmt: skip
+    texts = [{"type": "text", "text": "go to "}, {"type": "text", "text": "desk 1"}]
+    parts = [{"role": "developer", "content": "look"}, {"role": "user", "content": texts}]
     answers = [served.ask(body(messages=messages))[1]["choices"][0]["message"] for messages in (plain, parts)]
     assert answers[0] == answers[1]
 
@@ -326,7 +334,7 @@ def test_tool_calls_are_read_out_of_the_answer(folder: Path, monkeypatch: pytest
     running = Served(policy)
     try:
         client = running.client()
-        options = dict(model="tiny", messages=SAY, tools=[TOOL])
+        options = {"model": "tiny", "messages": SAY, "tools": [TOOL]}
         answer = client.chat.completions.create(**options).choices[0]
         (call,) = answer.message.tool_calls
         assert (call.function.name, json.loads(call.function.arguments)) == ("open", {"what": "desk 1"})

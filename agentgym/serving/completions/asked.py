@@ -1,4 +1,4 @@
-"""What a client asks: the body of a chat completion request, checked, and the conversation as chat templates take it."""
+"""What a client asks: the body of a chat completion request, checked, and its conversation for chat templates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _IGNORED: Final = frozenset({
 #: fields that are accepted at the value that asks for nothing
 _NEUTRAL: Final = {
     "frequency_penalty": (0, None), "presence_penalty": (0, None), "repetition_penalty": (1, None),
-    "logit_bias": ({}, None), "top_logprobs": (0, None), "response_format": ({"type": "text"}, None), "min_p": (0, None),
+    "logit_bias": ({}, None), "top_logprobs": (0, None), "response_format": ({"type": "text"}, None),
+    "min_p": (0, None),
     "tool_choice": ("auto", "none", None), "best_of": (1, None), "echo": (False, None), "functions": (None,),
     "function_call": (None,), "modalities": (["text"], None), "audio": (None,), "min_tokens": (0, None),
     "ignore_eos": (False, None), "skip_special_tokens": (False, None), "reasoning_effort": (None,),
@@ -137,7 +138,7 @@ def read_request(body: bytes, limits: CompletionLimits) -> tuple[ChatRequest, li
 def _check_names(data: Mapping[str, Any]) -> None:
     """Refuse what would change the answer and is not done here, and what nobody knows."""
     for key, value in data.items():
-        if key in ChatRequest.model_fields and key not in _NEUTRAL or key in _IGNORED:
+        if (key in ChatRequest.model_fields and key not in _NEUTRAL) or key in _IGNORED:
             continue
         if key in _NEUTRAL:
             if value not in _NEUTRAL[key]:
