@@ -166,7 +166,7 @@ class TrackSection(Section):
     ``mlflow_uri``: tracking server or database; None: MLFLOW_TRACKING_URI, else ``RUN/mlflow.db``.
     """
 
-    to: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(default_factory=lambda: ["tensorboard"])
+    to: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(["tensorboard"])
     project: str = "agentgym"
     offline: bool = False
     mlflow_uri: str | None = None
