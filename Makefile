@@ -19,7 +19,7 @@ SWE_ARGS ?=
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-adapters test-browser test-textworld test-ray test-verl test-verl-vllm test-docker explore check format bench swe-tasks study clean install
+.PHONY: help demo test test-adapters test-browser test-textworld test-tracking test-ray test-verl test-verl-vllm test-docker explore check format bench swe-tasks study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -49,6 +49,11 @@ test-textworld: ## run the tests of TextWorld, TextWorldExpress and ScienceWorld
 	.venv-textworld/bin/python -m pip install --quiet -c constraints.txt -e '.[dev,textworld,textworldexpress,scienceworld]'
 	AGENTGYM_REQUIRE_ENGINES=1 .venv-textworld/bin/python -m pytest tests/environments/test_textworld.py \
 		tests/environments/test_twx.py tests/environments/test_scienceworld.py
+
+test-tracking: ## run the tests of the trackers against the W&B and MLflow clients (in .venv-textworld)
+	test -d .venv-textworld || $(PYTHON) -m venv .venv-textworld
+	.venv-textworld/bin/python -m pip install --quiet -c constraints.txt -e '.[dev,wandb,mlflow]'
+	AGENTGYM_REQUIRE_TRACKERS=1 .venv-textworld/bin/python -m pytest tests/test_tracking.py
 
 test-adapters: ## run the tests of the adapters against TextArena, GEM and OpenEnv in an environment of their own (.venv-adapters)
 	test -d .venv-adapters || $(PYTHON) -m venv .venv-adapters
