@@ -13,6 +13,7 @@ from agentgym.errors import MissingDependency
 #: what is looked at of an environment that needs more than its name
 FEW = Settings(tasks=3, turns=20, seconds=5.0, task_options={"n": 30})
 OPTIONS: dict[str, Settings] = dict.fromkeys(("frozenlake", "minesweeper", "sokoban", "webshop"), FEW)
+OPTIONS["swe"] = Settings(tasks=1, turns=4, seconds=3.0)  # a reset makes a working tree
 #: adapters say what they adapt; tests/environments/adapters checks them
 ADAPTERS = {"gymnasium", "textarena", "gem", "openenv", "verifiers", "remote"}
 
