@@ -10,6 +10,7 @@ from typing import Any
 
 import agentgym
 from agentgym import Environment, EnvironmentSpec, Observation, Step, Task, TaskSet
+from agentgym.errors import EnvironmentFault, unknown
 from agentgym.seeding import python_rng
 
 ROOMS = ("attic", "cellar", "garden", "kitchen")
@@ -29,6 +30,8 @@ class Coin(Environment):
     milestone_names = ("reached",)
 
     def tasks(self, split: str = "train", n: int = 100) -> TaskSet:
+        if split not in self.spec.splits:
+            raise unknown("split of 'coin'", split, self.spec.splits)
         first = {"train": 0, "valid": 1_000_000}[split]  # the splits share no seed
         return TaskSet((Task("coin", f"coin-{i}", split, seed=i) for i in range(first, first + n)), f"coin/{split}")
 
@@ -41,7 +44,8 @@ class Coin(Environment):
     def _look(self, text: str) -> Observation:
         glimmer = " Something glimmers in a box." if self.room == self.coin else " There is an empty box."
         actions = sorted([*(f"go {room}" for room in ROOMS if room != self.room), "open box"])
-        return Observation(f"{text} You are in the {self.room}.{glimmer}", actions)
+        self.seen = Observation(f"{text} You are in the {self.room}.{glimmer}", actions)
+        return self.seen
 
     def step(self, action: str) -> Step:
         verb, _, what = action.partition(" ")
@@ -51,7 +55,8 @@ class Coin(Environment):
             return Step(self._look("You walk."), milestones=self._milestones())
         if action == "open box":
             if self.room == self.coin:
-                return Step(Observation("You have the coin."), 1.0, True, True, milestones=self._milestones())
+                self.seen = Observation("You have the coin.")
+                return Step(self.seen, 1.0, True, True, milestones=self._milestones())
             return Step(self._look("The box is empty."), milestones=self._milestones())
         return Step(self._look("You cannot do that."), grounded=False, milestones=self._milestones())
 
@@ -62,11 +67,13 @@ class Coin(Environment):
         return "open box" if self.room == self.coin else f"go {self.coin}"
 
     def snapshot(self) -> Any:
-        return self.room, self.coin, self.reached
+        return self.room, self.coin, self.reached, self.seen
 
     def restore(self, state: Any) -> Observation:
-        self.room, self.coin, self.reached = state
-        return self._look("You look.")
+        if not (isinstance(state, tuple) and len(state) == 4):
+            raise EnvironmentFault(f"coin: restore() takes what snapshot() gave, got {type(state).__name__}")
+        self.room, self.coin, self.reached, self.seen = state
+        return self.seen
 
 
 if __name__ == "__main__":
