@@ -1,8 +1,9 @@
 """vLLM in this process as the generator: token prompts in, drawn ids and their log-probabilities out.
 
 Requests run as they come (continuous batching), each with its own seed; vLLM's prefix cache plays the part that
-kept keys and values play for the torch generator. Needs CUDA and vLLM. The names used were read in the source of vLLM
-0.33.0; nothing here has run on a GPU yet: our tests check the translation of requests and answers against a stand-in.
+kept keys and values play for the torch generator. Needs vLLM, and CUDA or vLLM's CPU build. The names used were read in
+the source of vLLM 0.33.0. With vLLM 0.30.0 on a CPU drawn tokens, log-probabilities, scores and new weights agree with
+plain forward passes (``make test-verl-vllm``); nothing here has run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ class VLLMPolicy(Policy):
             "enable_prefix_caching": True,
             **(engine_options or {}),
         }
+        if vllm.platforms.current_platform.is_cpu():
+            arguments.setdefault("worker_extension_cls", "agentgym.policies.vllm_cpu.KeepWeights")
         engine: Any = vllm.AsyncLLMEngine.from_engine_args(vllm.AsyncEngineArgs(**arguments))
         tokenizer, ends = _tokenizer(path)
         policy = cls(

@@ -43,7 +43,7 @@ def actor_loss(
     metrics = {name: Metric(value=value, aggregation=AggregationType.SUM) for name, value in logged.items()}
     live = shares != 0
     gap = float((flat.detach() - columns["old_log_probs"][mask])[live].abs().max()) if bool(live.any()) else 0.0
-    metrics["gap/logprob_max"] = Metric(value=gap, aggregation=AggregationType.MAX)
+    metrics["ratio/logprob_max"] = Metric(value=gap, aggregation=AggregationType.MAX)
     return loss, metrics
 
 

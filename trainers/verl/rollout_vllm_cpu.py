@@ -12,18 +12,7 @@ import ray
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
-
-def keep_weights() -> None:
-    """Make vLLM's CPU linear layers keep their weights (read in vLLM 0.30.0)."""
-    import torch
-    from vllm.model_executor.layers import linear, utils
-
-    def plain(layer: Any, remove_weight: bool = False) -> None:
-        layer.cpu_linear = torch.nn.functional.linear
-
-    for module in (utils, linear):
-        if hasattr(module, "dispatch_cpu_unquantized_gemm"):
-            module.dispatch_cpu_unquantized_gemm = plain
+from agentgym.policies.vllm_cpu import keep_weights
 
 
 class CPUExtension(vLLMColocateWorkerExtension):  # type: ignore[misc, unused-ignore]
