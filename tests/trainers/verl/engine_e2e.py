@@ -169,9 +169,9 @@ class TestThreeSteps:
         assert (trained.folder / "checkpoint").resolve() == model_of(trained.folder, 3).resolve()
         results = json.loads((trained.folder / "evaluations.json").read_text())
         assert results[0]["tasks"] == 4
-        command = [sys.executable, "-m", "agentgym", "eval", "quest", "--model", str(trained.folder / "checkpoint")]
+        command = [sys.executable, "-m", "agentgym", "eval", "quest/k2", "--model", str(trained.folder / "checkpoint")]
         found = subprocess.run(
-            [*command, "--limit", "2", "--output", str(tmp_path / "eval")], env=environment(), timeout=300,
+            [*command, "--limit", "2", "--out", str(tmp_path / "eval")], env=environment(), timeout=300,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert found.returncode == 0, found.stderr[-2000:]
