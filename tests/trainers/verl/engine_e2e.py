@@ -193,9 +193,26 @@ class TestThreeSteps:
         assert apart(weights(model_of(trained.folder, 3)), weights(model_of(folder, 3))) < 1e-6
 
 
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model for the toy environment, made of its calm tasks."""
+    folder = tmp_path_factory.mktemp("base")
+    calm = [*TROUBLE[1:], "env.train={split: calm, options: {n: 4}}"]
+    code = (
+        "import sys; from pathlib import Path; from agentgym.config.loader import load_recipe;"
+        "from agentgym.trainers.local.model import base_folder;"
+        "base_folder(load_recipe(sys.argv[1], sys.argv[3:]), Path(sys.argv[2]))"
+    )
+    command = [sys.executable, "-c", code, TROUBLE[0], str(folder), *calm]
+    subprocess.run(command, env=environment(), check=True, timeout=300)
+    return folder / "base"
+
+
 class TestTrouble:
-    def test_hanging_and_raising_environments_go_on_and_a_killed_worker_ends_the_run(self, tmp_path: Path) -> None:
-        run = Run(tmp_path / "run", [*TROUBLE, "rl.steps=1000"])
+    def test_hanging_and_raising_environments_go_on_and_a_killed_worker_ends_the_run(
+        self, base: Path, tmp_path: Path
+    ) -> None:
+        run = Run(tmp_path / "run", [*TROUBLE, f"model.path={base}", "rl.steps=1000"])
         try:
             code = run.wait(until=lambda: len(run.steps()) >= 2)
             assert code is None, run.text()[-4000:]
