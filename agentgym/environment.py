@@ -29,6 +29,7 @@ class EnvironmentSpec:
     ``expert_success``  share of the tasks that the expert is known to solve, 0 to 1; ``agentgym check`` holds it to that
     ``recipe``       sections of a recipe (``format``, ``limits``, ``prompt``) that an evaluation without a recipe takes
                      in place of the general defaults, for environments whose actions are longer than a line
+    ``tools``        typed tools, in OpenAI's form (:mod:`agentgym.tools`); an action is then one call as JSON
     """
 
     name: str
@@ -42,6 +43,7 @@ class EnvironmentSpec:
     description: str = ""
     expert_success: float = 1.0
     recipe: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+    tools: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -240,7 +240,7 @@ def setup_facts(
     return {
         "env_options": options,
         "layout": asdict(config.layout),
-        "format": asdict(config.format),
+        "format": config.format.facts(),
         "sampling": asdict(config.sampling),
         "limits": limits,
     }

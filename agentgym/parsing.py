@@ -6,10 +6,12 @@ The format is ``<think>..</think><action>..</action>`` with configurable tags. v
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
 
 OnInvalid = Literal["send", "stop", "feedback"]
+ToolNotation = Literal["auto", "off", "hermes", "qwen", "llama", "mistral", "json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class ActionFormat:
                        ``stop``: the episode ends as parse_failure; ``feedback``: the environment is not stepped and
                        the policy is told what was wrong
     ``max_action``     longest action, in characters, that is accepted
+    ``tools``          where the environment offers tools, a response holds one call instead of a tag: in any notation
+                       (``auto``), in one of :data:`agentgym.tools.NOTATIONS`, or nevertheless in a tag (``off``)
     """
 
     action_tag: str = "action"
@@ -41,6 +45,7 @@ class ActionFormat:
     on_invalid: OnInvalid = "send"
     tail: int = 30
     max_action: int = 1000
+    tools: ToolNotation = "auto"
 
     def __post_init__(self) -> None:
         for name in ("action_tag", "think_tag"):
@@ -51,6 +56,10 @@ class ActionFormat:
             raise ValueError("ActionFormat.require_think needs a think_tag")
         if self.tail < 0 or self.max_action < 1:
             raise ValueError(f"ActionFormat: tail >= 0 and max_action >= 1, got {self.tail} and {self.max_action}")
+        if self.tools not in get_args(ToolNotation):
+            raise ValueError(
+                f"ActionFormat.tools must be one of {', '.join(get_args(ToolNotation))}, got {self.tools!r}"
+            )
         if self.on_invalid not in ("send", "stop", "feedback"):
             raise ValueError(f"ActionFormat.on_invalid must be send, stop or feedback, got {self.on_invalid!r}")
 
@@ -73,10 +82,7 @@ class ActionFormat:
     def parse(self, response: str) -> ParsedAction:
         """Read the action out of ``response``. Text inside the think block never counts as an action."""
         thought, rest, problem = self._split_thought(response)
-        if not self.action_tag:
-            action, found = rest.strip(), ""
-        else:
-            action, found = self._tagged(rest)
+        action, found = self._found(rest)
         problem = problem or found
         if not problem and not action:
             problem = "the action is empty"
@@ -86,6 +92,29 @@ class ActionFormat:
             return ParsedAction(action, True, thought)
         fallback = action[: self.max_action] if action else self._last_characters(rest)
         return ParsedAction(fallback if self.on_invalid == "send" else None, False, thought, problem)
+
+    def with_tools(self, schemas: Sequence[Any]) -> ActionFormat:
+        """This format for an environment that offers the tools ``schemas``; without any, this format itself."""
+        if not schemas or self.tools == "off":
+            return self
+        from agentgym.tools.format import ToolFormat
+
+        own = {name: getattr(self, name) for name in (item.name for item in fields(ActionFormat))}
+        return ToolFormat(**own, schemas=tuple(schemas))
+
+    def facts(self) -> dict[str, Any]:
+        """The format as results record it; ``tools`` only where it is not the default, which older results have."""
+        own = {item.name: getattr(self, item.name) for item in fields(ActionFormat)}
+        return own if own["tools"] != "auto" else {key: value for key, value in own.items() if key != "tools"}
+
+    @property
+    def offered(self) -> Sequence[Any]:
+        """The tools as they go into a request."""
+        return ()
+
+    def _found(self, text: str) -> tuple[str, str]:
+        """The action in a response without its thinking, and what is wrong."""
+        return self._tagged(text) if self.action_tag else (text.strip(), "")
 
     def _last_characters(self, text: str) -> str:
         return text.strip()[-self.tail :] if self.tail else ""

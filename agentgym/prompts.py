@@ -82,22 +82,26 @@ class PromptLayout:
         action_format: ActionFormat,
         action_help: str = "",
         note: str = "",
+        tools: bool = False,
     ) -> list[Message]:
         """The conversation for the next response: ``turns`` are complete, ``observation`` is the present one.
 
         ``note``: what an augmenter adds below the present observation (:mod:`agentgym.augment`). A chat shows the
-        notes of earlier turns where they were given; a window shows the present one only.
+        notes of earlier turns where they were given; a window shows the present one only. ``tools``: in a chat, what
+        follows a tool call is its answer, a message of role ``tool``.
         """
         out: list[Message] = []
         if self.system:
             text = self.system.replace("{action_help}", action_help).replace("{format}", action_format.describe())
             out.append({"role": "system", "content": text})
         if self.layout == "chat":
+            role = "user"
             for turn in turns:
                 shown = self._with_actions(turn.observation, turn.admissible)
-                out.append({"role": "user", "content": _noted(shown, turn.info.get(NOTE_KEY, ""))})
+                out.append({"role": role, "content": _noted(shown, turn.info.get(NOTE_KEY, ""))})
                 out.append({"role": "assistant", "content": turn.response})
-            out.append({"role": "user", "content": _noted(self._with_actions(observation, admissible), note)})
+                role = "tool" if tools and turn.valid else "user"
+            out.append({"role": role, "content": _noted(self._with_actions(observation, admissible), note)})
         else:
             out.append({"role": "user", "content": _noted(self._window(turns, observation, admissible), note)})
         return out

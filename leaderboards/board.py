@@ -121,6 +121,8 @@ class Board(Section):
         data = self.model_dump(mode="json", exclude={"name", "title", "description", "metrics", "bounds", "data"})
         for name in ("step_timeout", "reset_timeout", "policy_timeout"):
             data["limits"].pop(name)
+        if data["format"]["tools"] == "auto":  # the default, which boards frozen before it do not have
+            data["format"].pop("tools")
         data["panel"] = None if self.panel is None else self.panel.hash
         return data
 

@@ -26,6 +26,7 @@ from agentgym.leaderboards.entry import Entry
 from agentgym.leaderboards.ledger import Ledger
 from agentgym.leaderboards.scoring import make_entry
 from agentgym.parsing import ActionFormat
+from agentgym.registry import environment_class
 from agentgym.seeding import python_rng
 from agentgym.store import EpisodeStore
 from agentgym.types import Episode, Observation, Step, TaskSet, Termination
@@ -104,6 +105,7 @@ def verify(
 
 def _books(entry: Entry, board: Board, ledger: Ledger, store: EpisodeStore, verdict: Verdict) -> None:
     form = ActionFormat(**entry.settings["format"]) if "format" in entry.settings else board.format.build()
+    form = form.with_tools(environment_class(board.environment).spec.tools)
     for episode in store:
         ledger.add(episode)
         for problem in _turns(episode, form, board.limits.max_turns or 0):

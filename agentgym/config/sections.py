@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from agentgym.config.section import Section
-from agentgym.parsing import ActionFormat
+from agentgym.parsing import ActionFormat, ToolNotation
 from agentgym.prompts import PromptLayout
 
 
@@ -80,6 +80,7 @@ class FormatSection(Section):
     on_invalid: Literal["send", "stop", "feedback"] = "send"
     tail: int = Field(30, ge=0)
     max_action: int = Field(1000, ge=1)
+    tools: ToolNotation = "auto"
 
     def build(self) -> ActionFormat:
         """The format object."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.errors import ConfigError, ContextOverflow, PolicyFault
+from agentgym.policies.endpoint_tools import endpoint_messages, response_text
 from agentgym.policy import FinishReason, Policy, PolicyRequest, SampledTurn
 from agentgym.seeding import python_rng
 
@@ -162,9 +163,11 @@ class OpenAIPolicy(Policy):
             options["stop"] = list(sampling.stop)
         if self.logprobs:
             options["logprobs"] = True
+        if request.tools:
+            options["tools"] = list(request.tools)
         answer = await client.chat.completions.create(
             model=self.model,
-            messages=request.messages,
+            messages=endpoint_messages(request),
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             seed=request.seed & 0x7FFFFFFF,
@@ -225,13 +228,14 @@ class OpenAIPolicy(Policy):
         usage.cost += cost
         self._used[request.session] = prompt + completion
         info: dict[str, Any] = {"finish_reason": choice.finish_reason}
-        reasoning = getattr(choice.message, "reasoning_content", None)
-        if reasoning:
+        reasoning = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
+        if isinstance(reasoning, str) and reasoning:
             info["reasoning"] = reasoning
         content = getattr(getattr(choice, "logprobs", None), "content", None)
         if content:
             info["logprobs"] = [float(token.logprob) for token in content]
         text = _closed(choice.message.content or "", request, choice.finish_reason)
+        text = response_text(text, choice.message, request)
         finish: FinishReason = "length" if choice.finish_reason == "length" else "stop"
         return SampledTurn(
             text,

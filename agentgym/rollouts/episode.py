@@ -53,6 +53,7 @@ class EpisodeLoop:
         self.seed = derive_seed(seed, task.id, index)
         self.session = f"{task.id}/{index}/{next(_serial)}"
         self.max_turns = 0  # of the instance's own spec, once it is there
+        self._format = config.format  # with the environment's tools, once it is there
         self.turns: list[Turn] = []
         self._notes = Notes(config, task, index, slots)
         self._note = ""
@@ -82,6 +83,7 @@ class EpisodeLoop:
         try:
             await self.handle.start()
             self.max_turns = self.config.limits.max_turns or self.handle.spec.max_turns
+            self._format = self.config.format.with_tools(self.handle.spec.tools)
             observation = self._present = await self.handle.reset(self.task)
             self._milestone_names = tuple(self.handle.milestone_names)
             while True:
@@ -105,12 +107,12 @@ class EpisodeLoop:
         sampled = await self._sample(observation)
         turn = self._record(observation, sampled)
         if sampled.finish_reason == "length":
-            parsed = self.config.format.parse(sampled.text)
+            parsed = self._format.parse(sampled.text)
             turn.valid, turn.action = parsed.valid, parsed.action if parsed.valid else None
             return Termination.RESPONSE_TRUNCATED
         if sampled.info.get(AGENT_STOP_KEY):
             return Termination.AGENT_STOP
-        parsed = self.config.format.parse(sampled.text)
+        parsed = self._format.parse(sampled.text)
         turn.action, turn.valid = parsed.action, parsed.valid
         if not parsed.valid:
             turn.info["problem"] = parsed.problem
@@ -132,12 +134,12 @@ class EpisodeLoop:
                 raise ContextOverflow(f"at least {least} tokens needed, max_episode_tokens is {budget}")
         self._note = await self._notes.ask(self.turns, observation, self._milestone_names)
         messages = config.layout.messages(
-            self.turns, observation.text, observation.admissible, config.format, self.handle.spec.action_help,
-            self._note,
+            self.turns, observation.text, observation.admissible, self._format, self.handle.spec.action_help,
+            self._note, bool(self._format.offered),
         )  # fmt: skip
         request = PolicyRequest(
-            self.session, turn, messages, config.sampling, config.format, derive_seed(self.seed, turn),
-            observation.admissible, expert, budget,
+            self.session, turn, messages, config.sampling, self._format, derive_seed(self.seed, turn),
+            observation.admissible, expert, budget, self._format.offered,
         )  # fmt: skip
         return await self._ask(request)
 
@@ -185,9 +187,9 @@ class EpisodeLoop:
         return turn
 
     def _unparsed(self, turn: Turn, observation: Observation, parsed: ParsedAction) -> Observation | Termination:
-        if self.config.format.on_invalid == "stop":
+        if self._format.on_invalid == "stop":
             return Termination.PARSE_FAILURE
-        text = f"Invalid response: {parsed.problem}. {self.config.format.describe()}"
+        text = f"Invalid response: {parsed.problem}. {self._format.describe()}"
         if self.config.layout.layout == "window":  # it shows the present observation only
             text += "\n" + self._present.text
         turn.next_observation = text

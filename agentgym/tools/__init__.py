@@ -11,7 +11,7 @@ from typing import Any, Final
 _HOMES: Final = {
     "Call": "notation", "NOTATIONS": "notation", "read_calls": "notation", "write_call": "notation",
     "Tool": "definition", "ToolSet": "definition", "ToolProblem": "definition", "tool": "definition",
-    "ToolEnvironment": "environment", "MCPServer": "mcp", "MCPTools": "mcp",
+    "ToolEnvironment": "environment", "MCPConnection": "mcp", "MCPTools": "mcp",
 }  # fmt: skip
 __all__ = sorted(_HOMES)
 

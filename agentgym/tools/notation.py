@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-NOTATIONS: Final = ("hermes", "qwen", "llama", "mistral", "json")
+NOTATIONS: Final = ("hermes", "qwen", "mistral", "llama", "json")  # the order in which they are tried
 PYTHON_TAG: Final = "<|python_tag|>"
 MISTRAL_MARK: Final = "[TOOL_CALLS]"
 _TOOL_CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
@@ -25,6 +25,7 @@ _FUNCTION = re.compile(r"<function=([^<>\s]+)>(.*?)(?:</function>|(?=</tool_call
 _PARAMETER = re.compile(r"<parameter=([^<>\s]+)>(.*?)</parameter>", re.DOTALL)
 _FENCE = re.compile(r"\A```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\Z", re.DOTALL)
 _NAMED = re.compile(r"([\w.-]+)\s*(?:\[CALL_ID\][\w-]+)?(?:\[ARGS\])?\s*(?=\{)")
+_NAME_KEY = re.compile(r'"name"\s*:')
 _ENDS: Final = ("<|eom_id|>", "<|eot_id|>", "</s>")  # end tokens that endpoints sometimes leave in
 
 
@@ -149,7 +150,7 @@ def _mistral(text: str) -> Calls:
 def _bare(text: str) -> Calls:
     fence = _FENCE.match(text)
     body = fence[1].strip() if fence else text
-    if not body.startswith(("{", "[")) or '"name"' not in body:
+    if not body.startswith(("{", "[")) or not _NAME_KEY.search(body):
         return Calls()
     calls = _several(body)
     return Calls(problem=f"the tool call cannot be read: {calls}") if isinstance(calls, str) else Calls(tuple(calls))
@@ -269,8 +270,21 @@ def _allows_text(schema: Any) -> bool:
     return "string" in ([kinds] if isinstance(kinds, str) else kinds)
 
 
-def described(messages: Sequence[Any], tools: Sequence[Mapping[str, Any]], notation: str = "hermes") -> list[Any]:
+class Offered(tuple[Mapping[str, Any], ...]):
+    """Tools in OpenAI's form, with the ``notation`` in which their calls are wanted (``auto``: any)."""
+
+    notation = "auto"
+
+    def __new__(cls, schemas: Sequence[Mapping[str, Any]] = (), notation: str = "auto") -> Offered:
+        """Tools, and the notation."""
+        made = super().__new__(cls, tuple(schemas))
+        made.notation = notation
+        return made
+
+
+def described(messages: Sequence[Any], tools: Sequence[Mapping[str, Any]]) -> list[Any]:
     """``messages`` with the tools told in the system message, for models whose chat template does not know tools."""
+    notation = getattr(tools, "notation", "auto")
     shown = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
     example = write_call(Call("NAME", {"KEY": "VALUE"}), notation)
     text = f"You can call these tools, given as JSON schemas:\n{shown}\n\nCall one like this:\n{example}"

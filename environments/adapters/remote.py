@@ -53,7 +53,7 @@ class Remote(Environment):
         vars(self)["spec"] = EnvironmentSpec(  # the instance's own
             "remote", served["max_turns"], cheap=False, splits=tuple(served["splits"]),
             action_help=served["action_help"], kinds=tuple(served["kinds"]), description=self.spec.description,
-            expert_success=served["expert_success"],
+            expert_success=served["expert_success"], tools=tuple(served.get("tools", ())),
         )  # fmt: skip
 
     def tasks(self, split: str = "train", **options: Any) -> TaskSet:
