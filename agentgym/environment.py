@@ -26,7 +26,8 @@ class EnvironmentSpec:
     ``splits``       the names ``tasks`` accepts
     ``action_help``  one paragraph that tells a policy which actions exist
     ``kinds``        task types, in the order tables show them
-    ``expert_success``  share of the tasks that the expert is known to solve, 0 to 1; ``agentgym check`` holds it to that
+    ``expert_success``  share of the tasks that the expert is known to solve, 0 to 1; ``agentgym check`` holds it to
+                     that
     ``recipe``       sections of a recipe (``format``, ``limits``, ``prompt``) that an evaluation without a recipe takes
                      in place of the general defaults, for environments whose actions are longer than a line
     ``tools``        typed tools, in OpenAI's form (:mod:`agentgym.tools`); an action is then one call as JSON
