@@ -95,5 +95,12 @@ class Environment(ABC):
         """Go back to a snapshot; returns the observation that was current then."""
         raise AgentGymError(f"environment {self.spec.name!r} has no snapshots (spec.snapshots is False)")
 
+    def comparable(self, text: str) -> str:
+        """What of an observation must be the same when the same actions are played again: all of it.
+
+        Environments whose answers hold the time that something took override this, and put a mark in its place.
+        """
+        return text
+
     def close(self) -> None:  # noqa: B027 - most environments hold nothing
         """Free what the environment holds. Called once; safe to call after a failed ``reset``."""

@@ -190,7 +190,7 @@ def _differs(world: Environment, episode: Episode) -> str:
     total, score = 0.0, None
     shown = observation.text
     for turn in episode.turns:
-        if turn.observation != shown:
+        if world.comparable(turn.observation) != world.comparable(shown):
             return f"turn {turn.index} begins with {shown!r:.80}, recorded is {turn.observation!r:.80}"
         if step is not None and step.terminated:
             return f"it is over before turn {turn.index}"
@@ -201,9 +201,13 @@ def _differs(world: Environment, episode: Episode) -> str:
             continue
         step = world.step(turn.action)
         total, score, shown = total + step.reward, step.score, step.observation.text
-        found = (shown, step.terminated, step.grounded, float(step.reward), tuple(step.milestones))
+        found = (
+            world.comparable(shown), step.terminated, step.grounded, float(step.reward), tuple(step.milestones)
+        )  # fmt: skip
+        then = turn.next_observation
         recorded = (
-            turn.next_observation, turn.terminated, turn.grounded, turn.rewards.get("env", 0.0), turn.milestones
+            then and world.comparable(then), turn.terminated, turn.grounded, turn.rewards.get("env", 0.0),
+            turn.milestones,
         )  # fmt: skip
         for what, now, then in zip(("answer", "end", "grounded", "reward", "milestones"), found, recorded, strict=True):
             if now != then:

@@ -15,7 +15,7 @@ from agentgym.environments.swe.graders import grader
 from agentgym.environments.swe.options import SPLITS, Options
 from agentgym.environments.swe.schema import SWETask
 from agentgym.environments.swe.tasks import EMBEDDED, Dataset, dataset, loaded, split_tasks
-from agentgym.environments.swe.texts import HELP, after_bash, cut, introduction, verdict_text
+from agentgym.environments.swe.texts import HELP, after_bash, cut, introduction, verdict_text, without_times
 from agentgym.errors import EnvironmentFault
 from agentgym.sandbox import SandboxError
 from agentgym.sandbox.grading import Verdict
@@ -195,6 +195,10 @@ class SWE(Environment):
         if self._loaded.row.env.image:
             return image.grade(self._options, self._loaded, tree)
         return grader(self._options, self._loaded.row).grade(graded, tree)
+
+    def comparable(self, text: str) -> str:
+        """An answer without the seconds that test runs print and without addresses in memory."""
+        return without_times(text)
 
     def expert(self) -> str | None:
         """The next action of a solution that knows the fix and the hidden tests; None at the end, and without a fix."""

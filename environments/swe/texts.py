@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from agentgym.environments.swe.schema import SWETask
@@ -79,3 +80,12 @@ def verdict_text(verdict: Verdict) -> str:
     passed = f"{verdict.f2p_passed} of {verdict.f2p_total} failing tests pass now"
     broken = verdict.p2p_total - verdict.p2p_passed
     return f"Submitted. Not resolved: {passed}" + (f", {broken} that passed do not." if broken else ".")
+
+
+#: seconds and clock times as pytest, unittest and ``time`` print them, and addresses in the repr of objects
+_VARIES: Final = re.compile(r"\b\d+\.\d+ ?s(?:econds)?\b|\b\d+m\d+\.\d+s\b|\b\d+:\d\d:\d\d\b|\b0x[0-9a-f]{6,16}\b")
+
+
+def without_times(text: str) -> str:
+    """``text`` with a mark in the place of durations, clock times and addresses."""
+    return _VARIES.sub("<varies>", text)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from board_help import Slow, make_board, make_job
+from board_help import Gates, Slow, make_board, make_job
 
 from agentgym.errors import ConfigError, DataError, UnknownNameError
 from agentgym.leaderboards.collection import add, find, resolve
@@ -17,11 +17,11 @@ from agentgym.leaderboards.entry import Entry, entry_schema
 from agentgym.leaderboards.ledger import Ledger
 from agentgym.leaderboards.run import LocalPlayer, run
 from agentgym.leaderboards.scoring import make_entry
-from agentgym.leaderboards.verify import read_entry, verify
+from agentgym.leaderboards.verify import read_entry, replay, verify
 from agentgym.policies import load_policy
 from agentgym.statistics import compare
 from agentgym.store import EpisodeStore
-from agentgym.types import Episode, Termination
+from agentgym.types import Episode, Observation, Termination
 
 HERE = Path(__file__).parent
 
@@ -125,6 +125,34 @@ def test_changed_episodes_are_found_even_where_all_hashes_fit(
     assert check(made, board).ok
     rewrite(made, board, at_a_failure, hashed=hashed)
     assert check(made, board).problems
+
+
+class Clocked(Gates):
+    """Every answer tells how often the process has looked, as a time."""
+
+    looks = 0
+
+    def _look(self) -> Observation:
+        Clocked.looks += 1
+        return Observation(f"{super()._look().text} in 0.{Clocked.looks} s", [f"open {i}" for i in (1, 2, 3)])
+
+
+class Timeless(Clocked):
+    """The same, and says what of an answer is the same each time."""
+
+    def comparable(self, text: str) -> str:
+        return text.partition(" in 0.")[0]
+
+
+def test_answers_are_compared_as_the_environment_says(made: Path) -> None:
+    episode = next(iter(EpisodeStore(made / "episodes.agym")))
+    for turn in episode.turns:
+        turn.observation += " in 0.7 s"
+        turn.next_observation += " in 0.7 s"
+    assert "turn 0 begins with" in replay(Clocked(), episode)
+    assert replay(Timeless(), episode) == ""
+    episode.turns[-1].next_observation = "gate 4" + episode.turns[-1].next_observation
+    assert "answer" in replay(Timeless(), episode)
 
 
 def test_left_out_and_doubled_episodes(made: Path, board: str) -> None:

@@ -216,3 +216,12 @@ def test_a_task_is_held_to_its_row() -> None:
         env.reset(Task("swe", "django__django-1", "train"))
     with pytest.raises(EnvironmentFault, match="of environment 'quest'"):
         env.reset(Task("quest", "x"))
+
+
+def test_answers_are_compared_without_times_and_addresses(make_env: Make) -> None:
+    env = make_env()
+    said = "1 failed in 0.13s\nreal 0m1.250s\n<P object at 0x7f3a5c0d>, 1.5 seconds, at 12:30:59\nversion 1.2, 3 s"
+    assert env.comparable(said) == (
+        "1 failed in <varies>\nreal <varies>\n<P object at <varies>>, <varies>, at <varies>\nversion 1.2, 3 s"
+    )
+    assert env.comparable("2 failed in 0.13s") != env.comparable("1 failed in 0.13s")
