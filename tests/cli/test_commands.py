@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -329,9 +330,12 @@ class TestRunFolder:
         assert run(["train", "alfworld/tiny", "rl.lr=1e-4", "--output", str(tmp_path / "r")]) == 0
         assert seen == [1e-4, tmp_path / "r", False]
 
-    def test_verl_is_refused_clearly(self, tmp_path: Path, capsys: Any) -> None:
-        assert run(["train", "alfworld/tiny", "engine=verl", "--output", str(tmp_path / "r")]) == 2
-        assert "verl is not part of this release" in capsys.readouterr().err
+    def test_verl_that_is_not_installed_is_named_with_its_install_line(
+        self, tmp_path: Path, capsys: Any, monkeypatch: Any
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "verl", None)
+        assert run(["train", "alfworld/tiny", "engine=verl", "--output", str(tmp_path / "r")]) == 1
+        assert "pip install 'agentgym-turns[verl]'" in capsys.readouterr().err
 
     def test_credit_names_are_checked_before_anything_is_made(self, capsys: Any) -> None:
         assert run(["train", "alfworld/tiny", "estimator.name=gprpo", "--dry-run"]) == 2
