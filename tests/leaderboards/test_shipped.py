@@ -20,7 +20,14 @@ def test_every_board_that_can_be_played_here_has_its_entries() -> None:
         by_board.setdefault(found.entry.board, set()).add(found.entry.model.name)
     for board in ("household-generated", "sokoban", "frozenlake", "minesweeper", "webshop-mini", "alfworld/valid_seen"):
         assert {"expert", "noop", "random"} <= by_board[board], board
-    for board in ("countdown", "search/fictional", "search/hotpotqa300", "webshop/test500", "alfworld/valid_unseen"):
+    for board in (
+        "countdown",
+        "swe-mini",
+        "search/fictional",
+        "search/hotpotqa300",
+        "webshop/test500",
+        "alfworld/valid_unseen",
+    ):
         assert {"expert", "noop"} <= by_board[board], board
     assert "truth" in by_board["credit-bench"]
 
