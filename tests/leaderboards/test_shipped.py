@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
+from board_help import needs_sandbox
 
 from agentgym.errors import DataError, MissingDependency
 from agentgym.leaderboards.catalogue import board_tasks, load_board
 from agentgym.leaderboards.collection import ENTRIES, Found, find
 from agentgym.leaderboards.verify import verify
-from agentgym.sandbox import bubblewrap
 from agentgym.types import TaskSet
 
 SHIPPED = find(ENTRIES)
@@ -55,8 +53,6 @@ def test_a_shipped_entry_holds(found: Found) -> None:
             _tasks[found.entry.board] = board_tasks(found.entry.board)
     except (DataError, MissingDependency) as error:
         pytest.skip(str(error))
-    why = bubblewrap.check() if found.entry.board == "swe-mini" else None
-    if why and os.environ.get("AGENTGYM_REQUIRE_SANDBOX") != "1":
-        pytest.skip(why)
+    needs_sandbox(found.entry.board)
     verdict = verify(found.entry, found.episodes, tasks=_tasks[found.entry.board], replay=5)
     assert (verdict.problems, verdict.stale, verdict.replayed) == ([], False, 5)
