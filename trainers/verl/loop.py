@@ -94,7 +94,7 @@ def outputs(episode: Episode, step: int, tokenizer: Any) -> list[Any]:
     filler = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else 0
     versions = [turn.info["version"] for turn in episode.turns if turn.info.get("version", -1) >= 0]
     facts = {"success": float(episode.success), "acc": float(episode.outcome)}
-    found = []
+    found: list[Any] = []
     for sample in seam.samples(episode, int(filler)):
         extra: dict[str, Any] = {
             seam.ROW: sample.row,

@@ -37,7 +37,8 @@ class TorchServer:
         from transformers import AutoModelForCausalLM
 
         torch.set_num_threads(1)
-        self.model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+        self.model: Any = model.eval()
         self.steps: int | None = None
         self._base = dict(self.model.named_parameters())
         self._missing = set(self._base)
@@ -110,9 +111,10 @@ class TorchServer:
 
         if not hasattr(self.model, "peft_config"):
             kept = {key: value for key, value in adapter.items() if key in LoraConfig.__dataclass_fields__}
-            self.model = get_peft_model(self.model, LoraConfig(**kept)).eval()
+            self.model = get_peft_model(self.model, LoraConfig(**kept))
+            self.model.eval()
             self._generator = None
-        result = set_peft_model_state_dict(self.model, dict(tensors))
+        result: Any = set_peft_model_state_dict(self.model, dict(tensors))
         if unexpected := list(result.unexpected_keys):
             raise AgentGymError(f"the adapter has weights that the model has no place for: {unexpected[0]}")
         self._missing = set()

@@ -111,7 +111,8 @@ def _trunk(trainer: AgentGymTrainer) -> Any:
     from agentgym.credit.learned.lora import LoraTrunks
     from agentgym.trainers.local.services import starting_decoder
 
-    model = AutoModelForCausalLM.from_pretrained(trainer.config.actor_rollout_ref.model.path).eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(trainer.config.actor_rollout_ref.model.path)
+    model.eval()
     return LoraTrunks(starting_decoder(model, trainer.run_dir / "none"), trainer.hidden_size)
 
 
