@@ -91,7 +91,7 @@ class ChatRenderer:
         if tools and not self._takes("tools"):
             messages, tools = described(messages, tools), ()
         if any(message["role"] == "tool" for message in messages) and not self._takes("answers"):
-            messages = [{**m, "role": "user"} if m["role"] == "tool" else m for m in messages]  # type: ignore[typeddict-item]
+            messages = [{**m, "role": "user"} if m["role"] == "tool" else m for m in messages]
         try:
             return self._render(list(messages), add_generation_prompt, list(tools) or None)
         except Exception as error:

@@ -14,6 +14,7 @@ import shlex
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from agentgym.environment import Environment, EnvironmentSpec
@@ -175,7 +176,7 @@ class MCPTools(Environment):
         from agentgym.registry import make
 
         self._inner = make(env, **(env_options or {}))
-        self._start = lambda: MCPConnection(command, server_env, timeout=timeout)
+        self._start = partial(MCPConnection, command, server_env, timeout=timeout)
         self._server: MCPConnection | None = self._start()
         self._used, self._fresh = False, fresh
         own = self._inner.spec.tools or (_ACT,)

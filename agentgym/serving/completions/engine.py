@@ -8,7 +8,7 @@ import itertools
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agentgym.errors import ConfigError
 from agentgym.policy import BatchPolicy, Message, Policy, PolicyRequest, SampledTurn
@@ -32,7 +32,7 @@ class Engine:
                 raise ConfigError(
                     f"policy {policy.name!r} samples from no language model of ours; give a model's folder"
                 )
-        self.policy: Any = policy
+        self.policy = cast(Any, policy)
         self.end_ids: frozenset[int] = frozenset(self.policy.end_ids)
         self.window: int | None = getattr(policy, "window", None) or getattr(
             getattr(policy, "generator", None), "window", None
