@@ -1,8 +1,8 @@
 """What a verl run leaves in its folder: metrics, state beside verl's checkpoints, a link to the newest model.
 
 ``RUN/verl/global_step_N/`` is verl's checkpoint (shards of weights and optimiser, the data set's place) with
-``agentgym.json``/``.safetensors`` beside it (credit parts, watchdog, totals); ``actor/huggingface`` in it is a model
-folder for every loader. ``RUN/checkpoint`` links to the newest of those.
+``agentgym.json``/``.safetensors`` beside it (credit parts, watchdog, totals); ``actor/huggingface`` in it, with LoRA
+``actor/adapter``, is a folder for every loader. ``RUN/checkpoint`` links to the newest of those.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from agentgym.errors import DataError
 from agentgym.trainers.local import panels
 from agentgym.trainers.local.checkpoint import flatten, unflatten
 from agentgym.trainers.local.metrics import MetricsLog, trackers_of
+from agentgym.trainers.verl import export
 
 if TYPE_CHECKING:
     from agentgym.trainers.verl.trainer import AgentGymTrainer
@@ -94,8 +95,8 @@ def load(trainer: AgentGymTrainer) -> None:
 def saved(trainer: AgentGymTrainer) -> None:
     """Point ``RUN/checkpoint`` at the newest model and remove what verl left of older checkpoints."""
     folder = _folder(trainer)
-    target = folder / "actor" / "huggingface"
-    if target.is_dir():
+    target = export.newest(folder / "actor")
+    if target is not None:
         fresh = trainer.run_dir / ".checkpoint"
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(os.path.relpath(target, trainer.run_dir))

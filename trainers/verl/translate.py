@@ -238,7 +238,8 @@ def _actor(recipe: Recipe, machine: Machine, size: int) -> Tree:
         "optim": _optimizer(rl.lr, rl.weight_decay) | {"clip_grad": rl.max_grad_norm},
         "fsdp_config": _sharding(recipe, machine),
         "checkpoint": {
-            "save_contents": ["model", "optimizer", "extra", "hf_model"],
+            # with LoRA the export is the adapter, which our worker writes
+            "save_contents": ["model", "optimizer", "extra", *(["hf_model"] if recipe.model.lora is None else [])],
             "load_contents": ["model", "optimizer", "extra"],
         },
         **_micro(recipe, size),

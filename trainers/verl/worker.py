@@ -1,7 +1,8 @@
-"""The trainer process: verl's own worker, with the recipe's learning rate, hidden states, and nothing else changed."""
+"""The trainer process: verl's own worker, with the recipe's learning rate, hidden states and the export of adapters."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 from agentgym.policies.causal import CausalModel
 from agentgym.policies.scorers import HFFeatures
+from agentgym.trainers.verl import export
 
 
 class ActorWorker(ActorRolloutRefWorker):  # type: ignore[misc, unused-ignore]
@@ -21,6 +23,22 @@ class ActorWorker(ActorRolloutRefWorker):  # type: ignore[misc, unused-ignore]
         """verl's update, at the learning rate that the trainer sends along."""
         set_rate(self.actor.engine, tu.pop(data, key="lr", default=None))
         return super().update_actor(data)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[untyped-decorator, unused-ignore]
+    def save_checkpoint(
+        self, local_path: str, hdfs_path: Any = None, global_step: int = 0, max_ckpt_to_keep: Any = None
+    ) -> None:
+        """verl's shards and, of a model with an adapter, the adapter as peft reads it: verl's own export of one
+        holds the names of the wrapped model, which no loader knows."""
+        super().save_checkpoint(local_path, hdfs_path, global_step, max_ckpt_to_keep)
+        weights, adapter = self.actor.engine.get_per_tensor_param(base_sync_done=True)
+        if adapter is None:
+            return
+        found = dict(weights)  # in every process, since each tensor is gathered
+        if self.rank == 0:
+            model = self.actor.engine.model_config
+            export.adapter(Path(local_path) / export.ADAPTER, found, adapter, self.config.model.path)
+            model.get_processor().save_pretrained(Path(local_path) / export.ADAPTER)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[untyped-decorator, unused-ignore]
     def hidden_states(self, episodes: list[bytes]) -> Any:
