@@ -115,7 +115,8 @@ def test_torch_is_imported_by_trainers_and_model_policies_only(path: Path) -> No
         "import agentgym; agentgym.make('alfworld')",
         "import agentgym; agentgym.rollout, agentgym.load_policy('random'), agentgym.EpisodeStore",
         "import agentgym.credit; agentgym.credit.assign",
-        "from agentgym.credit.registry import REWARDERS, make_part; [make_part(name, {}) for name in REWARDERS]",
+        "from agentgym.credit.registry import REWARDERS, make_part; needed = {'named_rewards': {'weights': {'a': 1}}};"
+        "[make_part(name, needed.get(name, {})) for name in REWARDERS]",
         "from agentgym.credit.registry import ESTIMATORS, make_estimator; [make_estimator(n, {}) for n in ESTIMATORS]",
         "import agentgym.statistics, agentgym.evaluation",
         "from agentgym.config.loader import load_recipe; load_recipe('alfworld/tiny')",
