@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,14 @@ class ProcessCounter(Counter):
     """The same, stepped in worker processes."""
 
     spec = EnvironmentSpec("fakes:ProcessCounter", max_turns=12, thread_safe=False)
+
+
+class ShortProcessCounter(ProcessCounter):
+    """An instance with a turn limit of its own, as adapters have."""
+
+    def __init__(self, turns: int) -> None:
+        super().__init__()
+        vars(self)["spec"] = replace(self.spec, max_turns=turns)
 
 
 class Trouble(Counter):

@@ -73,7 +73,9 @@ class ProcessHandle(EnvHandle):
     async def start(self) -> None:
         if self._process is None:
             self._spawn()
-            await self._call("the constructor", self._limits.reset_timeout, "start", self._reference, self._options)
+            limit = self._limits.reset_timeout
+            own = await self._call("the constructor", limit, "start", self._reference, self._options)
+            self.spec = own or self.spec
 
     def _spawn(self) -> None:
         if worker.loading:

@@ -129,6 +129,13 @@ def test_same_episodes_inline_thread_process():
     assert results[0] == results[1] == results[2]
 
 
+def test_an_instances_own_spec_comes_out_of_its_worker():
+    name = "fakes:ShortProcessCounter"
+    groups = rollout(name, SeededPolicy(), tasks_for(name, 1), env_options={"turns": 2})
+    assert [len(episode.turns) for episode in groups[0].episodes] == [2]
+    assert groups[0].episodes[0].termination is Termination.MAX_TURNS
+
+
 def test_one_episode_at_a_time_per_instance_pitfall_10():
     groups = rollout(Shared, SeededPolicy(), tasks_for("fakes:Shared", 30), n=2, concurrency=16)
     for group in groups:
