@@ -90,13 +90,15 @@ def load(trainer: AgentGymTrainer) -> None:
     trainer.watchdog.load_state_dict(state.pop("watchdog"))
     trainer.alarm.load_state_dict(state.pop("alarm"))
     trainer.state = state
+    saved(trainer)  # the run may have ended before it came to this
 
 
 def saved(trainer: AgentGymTrainer) -> None:
-    """Point ``RUN/checkpoint`` at the newest model and remove what verl left of older checkpoints."""
+    """Complete the newest export, point ``RUN/checkpoint`` at it, remove what verl left of older checkpoints."""
     folder = _folder(trainer)
     target = export.newest(folder / "actor")
     if target is not None:
+        export.complete(target, trainer.run_dir / "recipe.yaml", {"credit": trainer.credit.parts.state_dict()})
         fresh = trainer.run_dir / ".checkpoint"
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(os.path.relpath(target, trainer.run_dir))

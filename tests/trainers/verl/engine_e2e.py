@@ -20,8 +20,7 @@ import psutil
 import pytest
 from safetensors.numpy import load_file
 
-from agentgym.config.loader import load_recipe
-from agentgym.trainers.verl import compat, keys
+from agentgym.trainers.verl import compat, export
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -116,6 +115,19 @@ def model_of(run: Path, step: int) -> Path:
     return run / "verl" / f"global_step_{step}" / "actor" / "huggingface"
 
 
+def resumed(run: Run, folder: Path, arguments: list[str], step: int) -> Run:
+    """A copy of a run that had got no further than the checkpoint before ``step``, resumed to its end."""
+    shutil.copytree(run.folder, folder, symlinks=True)
+    shutil.rmtree(folder / "verl" / f"global_step_{step}")
+    (folder / "verl" / "latest_checkpointed_iteration.txt").write_text(str(step - 1))
+    again = Run(folder, [*arguments, "--resume"])
+    try:
+        assert again.wait() == 0, again.text()[-4000:]
+    finally:
+        again.end()
+    return again
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Warm start, three steps, final evaluation."""
@@ -177,20 +189,12 @@ class TestThreeSteps:
         assert found.returncode == 0, found.stderr[-2000:]
 
     def test_a_resumed_run_continues_exactly(self, trained: Run, tmp_path: Path) -> None:
-        folder = tmp_path / "resumed"
-        shutil.copytree(trained.folder, folder, symlinks=True)
-        shutil.rmtree(folder / "verl" / "global_step_3")
-        (folder / "verl" / "latest_checkpointed_iteration.txt").write_text("2")
-        run = Run(folder, [*QUEST, "eval.final=false", "--resume"])
-        try:
-            assert run.wait() == 0, run.text()[-4000:]
-        finally:
-            run.end()
+        run = resumed(trained, tmp_path / "resumed", [*QUEST, "eval.final=false"], 3)
         before, after = trained.steps()[2], run.steps()[2]
         assert [line["step"] for line in run.steps()] == [1, 2, 3]
         for key in (key for key in before if key.startswith(("train/", "credit/"))):
             assert after[key] == pytest.approx(before[key], abs=1e-6), key
-        assert apart(weights(model_of(trained.folder, 3)), weights(model_of(folder, 3))) < 1e-6
+        assert apart(weights(model_of(trained.folder, 3)), weights(model_of(run.folder, 3))) < 1e-6
 
 
 @pytest.fixture(scope="module")
@@ -244,53 +248,56 @@ class TestTrouble:
         assert "the agent loop raised RuntimeError: broken on purpose" in run.text()
 
 
+#: LoRA, GAE with verl's value model, IGPO's log-probabilities and SPA's hidden states from the actor
+MORE = [
+    *TROUBLE, "rl.steps=2", "env.train={split: calm, options: {n: 4}}", "model.lora={r: 4, alpha: 8}",
+    "credit=['engine_toy:Length', {igpo: {}}, {spa: {trunk: policy, warmup_episodes: 8, sum_preserving: false, "
+    "weight: 1.0, refit_every: 1, fit: {epochs: 1}}}]",
+    "estimator={name: gae, options: {gamma: 0.9}}", "rl.warmup_from=policy", "rl.old_logprobs=trainer",
+    "rl.kl_coef=0.01", "rl.lr=1e-2", "checkpoint={every: 1, keep: 3}",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def more(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = Run(tmp_path_factory.mktemp("more") / "run", MORE)
+    try:
+        assert run.wait() == 0, run.text()[-4000:]
+    finally:
+        run.end()
+    print(f"two steps with adapter and critic: {time.monotonic() - run.began:.0f} s, peak memory {run.peak:.1f} GB")
+    return run
+
+
 class TestMore:
-    def test_adapters_a_critic_and_the_scorer(self, tmp_path: Path) -> None:
-        """LoRA, GAE with verl's value model, IGPO's log-probabilities from the actor, on two steps."""
-        arguments = [
-            *TROUBLE, "rl.steps=2", "env.train={split: calm, options: {n: 4}}", "model.lora={r: 4, alpha: 8}",
-            "credit=['engine_toy:Length', {igpo: {}}]", "estimator={name: gae, options: {gamma: 0.9}}",
-            "rl.old_logprobs=trainer", "rl.kl_coef=0.01", "rl.lr=1e-2",
-        ]  # fmt: skip
-        run = Run(tmp_path / "run", arguments)
-        try:
-            assert run.wait() == 0, run.text()[-4000:]
-        finally:
-            run.end()
-        for line in run.steps():
+    def test_adapters_a_critic_the_scorer_and_a_learned_model(self, more: Run) -> None:
+        assert [line["step"] for line in more.steps()] == [1, 2]
+        for line in more.steps():
             assert line["gap/logprob_max"] < 1e-5
             assert np.isfinite(line["critic/loss"])
             assert line["credit/info_gain/std"] > 0
-        assert run.steps()[1]["loss/kl"] > 0
+            assert line["credit/spa/std"] > 0
+            assert line["credit/spa/fallback"] == 0
+        assert more.steps()[1]["loss/kl"] > 0
 
+    def test_the_exported_adapter_is_a_model_for_eval(self, more: Run, tmp_path: Path) -> None:
+        folder = more.folder / "checkpoint"
+        assert folder.resolve().name == export.ADAPTER
+        tensors = load_file(folder / "adapter_model.safetensors")
+        assert all(np.abs(array).max() > 0 for name, array in tensors.items() if "lora_B" in name)
+        command = [sys.executable, "-m", "agentgym", "eval", "engine_toy:Trouble", "--split", "calm", "--limit", "2"]
+        found = subprocess.run(
+            [*command, "--model", str(folder), "--out", str(tmp_path / "eval")], env=environment(), timeout=300,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert found.returncode == 0, found.stderr[-2000:]
 
-def test_the_list_of_verls_settings_is_that_of_the_installed_verl() -> None:
-    from hydra import compose, initialize_config_module
-    from omegaconf import OmegaConf
-
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        found: Any = OmegaConf.to_container(compose("ppo_trainer"), resolve=False)
-    names, opened = keys.known()
-    there = {name for name, _ in keys.leaves(found)}
-    below = {name for name in there if any(name.startswith(f"{parent}.") for parent in opened)}
-    assert not there - names - below
-    extra = {name for name in names - there if name not in opened}
-    assert extra <= {
-        "actor_rollout_ref.rollout.enable_sleep_mode",
-        "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
-    }
-
-
-def test_verl_takes_every_translation() -> None:
-    """verl's own checks of the configuration, for the recipes of all sizes."""
-    code = (
-        "from pathlib import Path; import sys; from agentgym.config.loader import load_recipe;"
-        "from agentgym.trainers.verl import translate as t; from agentgym.trainers.verl.launch import prepare;"
-        "prepare(t.Machine(False)); from agentgym.trainers.verl.config import compose;"
-        "[compose(t.settings(load_recipe(n, ['model.constrain=false']), Path('x'), t.Machine(g, g), t.Start('m')))"
-        " for n, g in (('quest/k2', False), ('scale/1gpu-0.5b', True), ('scale/8gpu-7b', True),"
-        " ('scale/64gpu-32b', True))]"
-    )
-    found = subprocess.run([sys.executable, "-c", code], env=environment(), timeout=300, capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr[-3000:]
-    assert load_recipe("scale/64gpu-32b").cluster.nodes == 8
+    def test_a_resumed_run_continues_exactly(self, more: Run, tmp_path: Path) -> None:
+        """Adapter, value model, both optimisers, and SPA's model and memory."""
+        run = resumed(more, tmp_path / "resumed", [*MORE, "eval.final=false"], 2)
+        before, after = more.steps()[1], run.steps()[1]
+        for key in (key for key in before if key.startswith(("train/", "credit/", "critic/", "loss/"))):
+            assert after[key] == pytest.approx(before[key], abs=1e-6), key
+        places = [place / "verl" / "global_step_2" / "actor" / export.ADAPTER for place in (more.folder, run.folder)]
+        one, other = (load_file(place / "adapter_model.safetensors") for place in places)
+        assert apart(one, other) < 1e-6

@@ -11,6 +11,7 @@ import pytest
 import torch
 from credit_cases import Move, Play, build, made_part, needs, offered
 
+from agentgym.cli.common import nearest_recipe_file
 from agentgym.config.recipe import TinyModelSection
 from agentgym.credit import CreditPipeline
 from agentgym.credit.registry import make_part
@@ -18,6 +19,7 @@ from agentgym.errors import DataError
 from agentgym.policies.hf import load_model
 from agentgym.policies.tiny import make_tiny
 from agentgym.trainers.local.alarm import HackingAlarm
+from agentgym.trainers.local.checkpoint import read, torn
 from agentgym.trainers.local.watchdog import Watchdog
 from agentgym.trainers.verl import export, record
 from agentgym.types import Group
@@ -28,6 +30,7 @@ KEPT = [("spa", 1), ("mira", 1), ("retro", 0)]
 
 def trainer(folder: Path, part: Any, step: int = 3) -> Any:
     """What ``record`` reads of the trainer."""
+    (folder / "recipe.yaml").write_text("name: quest/k2\n")
     pipeline = CreditPipeline([part], "discounted_return", services=offered(needs(part)))
     return SimpleNamespace(
         run_dir=folder, global_steps=step, credit=pipeline, watchdog=Watchdog(), alarm=HackingAlarm(["spa"]),
@@ -117,3 +120,18 @@ class TestExport:
             record.saved(trainer(tmp_path, make_part("outcome", {}), step))
             assert (tmp_path / "checkpoint").resolve() == actor.resolve()
             assert not (tmp_path / "checkpoint").readlink().is_absolute()  # the run's folder can be moved
+
+    def test_it_is_evaluated_as_it_was_trained(self, tmp_path: Path) -> None:
+        """With the run's recipe, and what its credit parts knew for their notes."""
+        part = made_part("retro", 0)
+        run = trainer(tmp_path, part)
+        actor = tmp_path / "verl" / "global_step_3" / "actor" / export.MODEL
+        actor.mkdir(parents=True)
+        (actor / "model.safetensors").write_bytes(b"")
+        record.saved(run)
+        link = tmp_path / "checkpoint"
+        found = nearest_recipe_file(str(link))
+        assert found is not None
+        assert found.read_text() == (tmp_path / "recipe.yaml").read_text()
+        assert torn(link) == ""
+        assert read(link).state["credit"] == run.credit.parts.state_dict()
