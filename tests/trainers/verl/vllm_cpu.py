@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from engine_runs import QUEST, Run, model_of
 
 from agentgym.trainers.verl import compat
 
-
-def _runs() -> Any:
-    """The helpers of ``engine_e2e.py``, which is no module of a package."""
-    spec = importlib.util.spec_from_file_location("engine_e2e", Path(__file__).with_name("engine_e2e.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-runs = _runs()
 #: vLLM has no CPU attention for heads of 8 numbers
 SIZE = ["model.tiny.hidden_size=128", "model.tiny.heads=2", "cluster.rollout=vllm"]
 
@@ -37,7 +24,7 @@ def _verl() -> None:
 def test_three_steps_through_vllm(more: list[str], tmp_path: Path) -> None:
     """Weights reach vLLM after each update: its log-probabilities are the actor's on every trained token."""
     credit = ["credit=['engine_toy:Length']"] if more else []
-    run = runs.Run(tmp_path / "run", [*runs.QUEST, *SIZE, *more, *credit])
+    run = Run(tmp_path / "run", [*QUEST, *SIZE, *more, *credit])
     try:
         assert run.wait(1500) == 0, run.text()[-4000:]
     finally:
@@ -49,4 +36,4 @@ def test_three_steps_through_vllm(more: list[str], tmp_path: Path) -> None:
         assert line["train/rows"] > 0
         assert line["train/errors"] == 0
         assert line["gap/logprob_max"] < 1e-5
-    assert runs.model_of(run.folder, 3).is_dir()
+    assert model_of(run.folder, 3).is_dir()

@@ -1,0 +1,6 @@
+"""The files of this folder may import each other by name."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
