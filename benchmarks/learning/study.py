@@ -7,8 +7,8 @@ Quest with 4 nested chests in 6 rooms, 48 turns, one reward at the end (``quest/
 on 2 chests in 4 rooms and succeed here a few times in a hundred. One configuration for all methods: 4 groups of 8
 episodes a step, lr 5e-4, minibatch 16, advantages clamped to +-3, gamma .97 where a method has one; each gets the same
 CPU seconds of rollouts, credit, fitting and updates (a warm-up of SPA or MiRA, on noisy demonstrations of the easy
-task, is inside its budget). Actions are drawn among the admissible ones. The final score is that of the last policy on 128
-held-out tasks that no run evaluated before.
+task, is inside its budget). Actions are drawn among the admissible ones. The final score is that of the last policy on
+128 held-out tasks that no run evaluated before.
 
 A 95 % interval of a method is Student's t over the means of its runs, so the luck of seeds and warm starts is in it.
 Methods marked ``oracle`` read milestones that the environment reports; the others see observations, actions and the
