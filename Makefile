@@ -19,7 +19,7 @@ SWE_ARGS ?=
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-adapters test-browser test-textworld test-tracking test-ray test-verl test-verl-vllm test-docker explore check format bench swe-tasks study clean install
+.PHONY: help demo docs test test-adapters test-browser test-textworld test-tracking test-ray test-verl test-verl-vllm test-docker explore check format bench swe-tasks study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -92,6 +92,12 @@ test-ray: $(STAMP) ## run the tests of engine=ray on a local cluster of several 
 	.venv-ray/bin/python -m pip install --quiet 'ray>=2.9'
 	PYTHONPATH=. AGENTGYM_REQUIRE_RAY=1 .venv-ray/bin/python -m pytest tests/leaderboards/test_cluster.py
 
+docs: $(STAMP) ## build the documentation site into site/, strictly, and test it (needs no network afterwards)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	AGENTGYM_REQUIRE_DOCS=1 $(BIN)/python -m pytest tests/docs/test_site.py tests/docs/test_site_browser.py \
+		tests/docs/test_faq.py tests/docs/test_papers.py
+
 check: $(STAMP) ## lint, formatting, types, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -130,5 +136,5 @@ study: $(STAMP) ## compare credit methods: hours of one core; resumes where it w
 	$(BIN)/python benchmarks/learning/study.py $(STUDY_ARGS)
 
 clean: ## remove the virtual environment and caches; runs stay
-	rm -rf $(VENV) .venv-adapters .venv-textworld .venv-verl .venv-verl-vllm build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf site $(VENV) .venv-adapters .venv-textworld .venv-verl .venv-verl-vllm build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
