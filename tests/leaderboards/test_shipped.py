@@ -19,7 +19,15 @@ def test_every_board_that_can_be_played_here_has_its_entries() -> None:
     by_board: dict[str, set[str]] = {}
     for found in SHIPPED:
         by_board.setdefault(found.entry.board, set()).add(found.entry.model.name)
-    for board in ("household-generated", "sokoban", "frozenlake", "minesweeper", "webshop-mini", "alfworld/valid_seen"):
+    for board in (
+        "household-generated",
+        "sokoban",
+        "frozenlake",
+        "minesweeper",
+        "webshop-mini",
+        "textworld",
+        "alfworld/valid_seen",
+    ):
         assert {"expert", "noop", "random"} <= by_board[board], board
     for board in (
         "countdown",
