@@ -55,9 +55,11 @@ test-tracking: ## run the tests of the trackers against the W&B and MLflow clien
 	.venv-textworld/bin/python -m pip install --quiet -c constraints.txt -e '.[dev,wandb,mlflow]'
 	AGENTGYM_REQUIRE_TRACKERS=1 .venv-textworld/bin/python -m pytest tests/test_tracking.py
 
-test-adapters: ## run the tests of the adapters against TextArena, GEM and OpenEnv in an environment of their own (.venv-adapters)
+test-adapters: ## run the tests of the adapters against TextArena, GEM, OpenEnv and verifiers in an environment of their own (.venv-adapters)
 	test -d .venv-adapters || $(PYTHON) -m venv .venv-adapters
-	.venv-adapters/bin/python -m pip install --quiet -e '.[textarena,gem,openenv,serve]' pytest pytest-timeout hypothesis
+	.venv-adapters/bin/python -m pip install --quiet uv torch==2.13.0
+	UV_NATIVE_TLS=1 .venv-adapters/bin/uv pip install --quiet --python .venv-adapters/bin/python -c constraints-adapters.txt \
+		-e '.[gymnasium,textarena,gem,openenv,verifiers,serve]' pytest pytest-timeout hypothesis
 	AGENTGYM_REQUIRE_ADAPTERS=1 .venv-adapters/bin/python -m pytest tests/environments/adapters
 
 test-docker: $(STAMP) ## run the Docker sandbox's tests beside a Docker engine of their own (root, docker.io; none skipped)

@@ -33,10 +33,11 @@ BUILT_IN: dict[str, str] = {
     "textarena": "agentgym.environments.adapters.textarena:TextArena",
     "gem": "agentgym.environments.adapters.gem:Gem",
     "openenv": "agentgym.environments.adapters.openenv:OpenEnv",
+    "verifiers": "agentgym.environments.adapters.verifiers:Verifiers",
     "swe": "agentgym.environments.swe:SWE",
 }
 #: adapters of other libraries: ``gymnasium:CliffWalking-v1`` is the class for that id
-ADAPTERS: tuple[str, ...] = ("gymnasium", "textarena", "gem")
+ADAPTERS: tuple[str, ...] = ("gymnasium", "textarena", "gem", "verifiers")
 _registered: dict[str, str | type[Environment]] = {}
 
 

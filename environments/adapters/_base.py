@@ -17,6 +17,8 @@ from agentgym.types import Observation, Step, Task, TaskSet
 #: split -> its first seed; the splits share none
 FIRST_SEED: Final = {"train": 0, "valid": 1_000_000_000, "test": 1_500_000_000}
 MOST_TASKS: Final = 500_000_000
+#: stands for the dots of an id in the qualified name of its class
+DOT: Final = "\N{ONE DOT LEADER}"
 
 
 def library(name: str, extra: str, package: str = "") -> ModuleType:
@@ -111,7 +113,8 @@ class Adapter(Environment):
     def named(cls, id: str) -> type[Self]:
         """The class of ``family:ID``."""
         spec: EnvironmentSpec = replace(cls.spec, name=f"{cls.family}:{id}", description=id)
-        return type(cls.__name__, (cls,), {"spec": spec, "fixed": id, "__module__": cls.__module__})
+        names = {"__module__": cls.__module__, "__qualname__": f"{cls.__name__}:{id.replace('.', DOT)}"}
+        return type(cls.__name__, (cls,), {"spec": spec, "fixed": id, **names})
 
 
 def refused(observation: Observation, note: str) -> Step:
