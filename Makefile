@@ -15,11 +15,13 @@ DEMO_ARGS ?=
 STUDY_ARGS ?=
 #: more arguments for the benchmark of software tasks
 SWE_ARGS ?=
+#: more arguments for the comparison with peers
+PEERS_ARGS ?=
 #: more arguments for pytest, for example TESTS="tests/cli -x"
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo docs test test-adapters test-browser test-textworld test-tracking test-ray test-verl test-verl-vllm test-docker explore check format bench swe-tasks study clean install
+.PHONY: help demo docs test test-adapters test-browser test-textworld test-tracking test-ray test-verl test-verl-vllm test-docker explore check format bench bench-peers swe-tasks study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -130,6 +132,9 @@ ifdef REFERENCE_PYTHON
 else
 	$(BIN)/python benchmarks/alfworld_speed.py --out runs/alfworld_speed-native.json
 endif
+
+bench-peers: $(STAMP) ## measure us beside Gymnasium, GEM, SkyRL-Gym, TextArena, verifiers and TextWorld (.venv-peers, 2 GB; PEERS_ARGS=--quick)
+	$(BIN)/python benchmarks/peers/run.py $(PEERS_ARGS)
 
 swe-tasks: $(STAMP) ## make and prove 40 software tasks out of two packages of the index, in minutes (SWE_ARGS="--tasks 5")
 	$(BIN)/python benchmarks/swe_tasks.py $(SWE_ARGS)

@@ -1,0 +1,114 @@
+"""GEM: the bare class; ``gem.make``; the wrapper that keeps observations and actions."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import gem
+from clock import Missing, main, timed
+from gem.core import Env
+from gem.wrappers.wrapper_factory import WRAPPER_FACTORY
+
+EPISODES, TURNS = 100, 10
+ACTION = "\\boxed{hello}"
+PAIRS = (("up", "down"), ("down", "up"), ("left", "right"), ("right", "left"))
+MOVES, ROOMS = 18, 8
+
+
+class Echo(Env):
+    """Ten turns, no work."""
+
+    def __init__(self, **_: Any) -> None:
+        self.turn = 0
+
+    def reset(self, seed: int | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed)
+        self.turn = 0
+        return "say something", {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self.turn += 1
+        done = self.turn >= TURNS
+        return f"you said {action}", 1.0 if done else 0.0, done, False, {}
+
+
+def play(env: Any, seeded: bool) -> int:
+    """Whole episodes; the steps played."""
+    for episode in range(EPISODES):
+        env.reset(seed=episode) if seeded else env.reset()
+        for _ in range(TURNS):
+            env.step(ACTION)
+    return EPISODES * TURNS
+
+
+def bare(options: argparse.Namespace) -> dict[str, Any]:
+    env = Echo()
+    return timed(lambda: play(env, False), options, "the class itself, unseeded reset")
+
+
+def made(options: argparse.Namespace) -> dict[str, Any]:
+    gem.register("peer:Echo-v0", Echo)
+    env = gem.make("peer:Echo-v0")
+    return timed(lambda: play(env, True), options, "gem.make, seeded reset (seeds the global generators)")
+
+
+def recorded(options: argparse.Namespace) -> dict[str, Any]:
+    env = WRAPPER_FACTORY["concat_with_action"](Echo())
+    note = "wrapper concat_with_action: keeps the texts of an episode and hands out all of them at every step"
+    return timed(lambda: play(env, True), options, note)
+
+
+def made_sokoban() -> Any:
+    return gem.make("game:Sokoban-v0-easy", max_turns=MOVES + 1)
+
+
+def walk(env: Any, seed: int) -> list[str]:
+    """A walk out and back that neither solves nor leaves the room of ``seed``."""
+    for pair in PAIRS:
+        actions = [f"\\boxed{{{pair[k % 2]}}}" for k in range(MOVES)]
+        env.reset(seed=seed)
+        shown = [env.step(action) for action in actions]
+        if not any(row[2] or row[3] or "cannot" in row[0] or "invalid" in row[0] for row in shown):
+            return actions
+    raise Missing(f"no walk out and back in the room of seed {seed}")
+
+
+def sokoban(options: argparse.Namespace) -> dict[str, Any]:
+    envs = [made_sokoban() for _ in range(ROOMS)]
+    walks = [walk(env, seed) for seed, env in enumerate(envs)]
+
+    def run() -> int:
+        for env, actions in zip(envs, walks, strict=True):
+            for action in actions:
+                env.step(action)
+        return ROOMS * MOVES
+
+    def prepare() -> None:
+        for seed, env in enumerate(envs):
+            env.reset(seed=seed)
+
+    return timed(run, options, "game:Sokoban-v0-easy, two boxes", prepare)
+
+
+def room(options: argparse.Namespace) -> dict[str, Any]:
+    env = made_sokoban()
+
+    def run() -> int:
+        for seed in range(ROOMS):
+            env.reset(seed=seed)
+        return ROOMS
+
+    return timed(run, options, "two boxes; the room is not solved to check it")
+
+
+if __name__ == "__main__":
+    main(
+        {"echo": bare, "echo_made": made, "echo_recorded": recorded, "sokoban": sokoban, "sokoban_room": room},
+        ("gem-llm", "numpy"),
+        {
+            "lake": "has no FrozenLake",
+            "protocol": "its rollout loops are examples beside the package, bound to their trainers (oat, verl)",
+            "http": "its rollout loops are examples beside the package",
+        },
+    )

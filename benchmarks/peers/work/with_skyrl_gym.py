@@ -1,0 +1,62 @@
+"""SkyRL-Gym: one environment reused, and ``make`` for every episode as its generator does."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import skyrl_gym
+from clock import main, timed
+from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+
+EPISODES, TURNS = 100, 10
+PROMPT = [{"role": "user", "content": "say something"}]
+
+
+class Echo(BaseTextEnv):
+    """Ten turns, no work."""
+
+    def init(self, prompt: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, Any]]:
+        self.turns = 0
+        return prompt, {}
+
+    def step(self, action: str) -> BaseTextEnvStepOutput:
+        self.turns += 1
+        done = self.turns >= TURNS
+        said = [{"role": "user", "content": f"you said {action}"}]
+        return BaseTextEnvStepOutput(observations=said, reward=1.0 if done else 0.0, done=done, metadata={})
+
+
+def play(env: Any) -> int:
+    """One episode; the steps played."""
+    env.init(PROMPT)
+    for _ in range(TURNS):
+        env.step("hello")
+    return TURNS
+
+
+def bare(options: argparse.Namespace) -> dict[str, Any]:
+    env = Echo()
+    return timed(lambda: sum(play(env) for _ in range(EPISODES)), options, "one instance reused; init takes no seed")
+
+
+def made(options: argparse.Namespace) -> dict[str, Any]:
+    skyrl_gym.register("peer_echo", entry_point=Echo)
+    note = "make for every episode, as its generator does; init takes no seed"
+    return timed(lambda: sum(play(skyrl_gym.make("peer_echo")) for _ in range(EPISODES)), options, note)
+
+
+if __name__ == "__main__":
+    trainer = "the loop (SkyRLGymGenerator) is part of the trainer's package, skyrl-train, which asks for Python 3.12 "
+    main(
+        {"echo": bare, "echo_made": made},
+        ("skyrl-gym",),
+        {
+            "echo_recorded": "keeps no record: that is its trainer's part",
+            "lake": "has no FrozenLake",
+            "sokoban": "has no Sokoban",
+            "sokoban_room": "has no Sokoban",
+            "protocol": trainer + "exactly and for ray and its inference engines",
+            "http": trainer + "exactly and for ray and its inference engines",
+        },
+    )
