@@ -89,14 +89,19 @@ class Result:
 LONGEST = 2**17 - 1
 
 
+def check_names(env: Mapping[str, str]) -> None:
+    """Raises SandboxError for names of variables that are none."""
+    for name in env:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise SandboxError(f"environment variable {name!r}: names are letters, digits and underscores")
+
+
 def command_bytes(command: str, env: Mapping[str, str], cwd: str | None) -> bytes | Result:
     """A command line as bytes, or the Result of one that no shell can be given: NUL bytes, or too long.
 
     Raises SandboxError for names of variables that are none.
     """
-    for name in env:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise SandboxError(f"environment variable {name!r}: names are letters, digits and underscores")
+    check_names(env)
     try:
         words = command.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # halves of surrogate pairs, which no byte stands for

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from agentgym.errors import ConfigError
 from agentgym.sandbox import leftovers
-from agentgym.sandbox.base import MIB, READ_LIMIT, Limits, Result, Sandbox, SandboxError
+from agentgym.sandbox.base import MIB, READ_LIMIT, Limits, Result, Sandbox, SandboxError, check_names
 from agentgym.sandbox.docker_backend import container, files, image
 from agentgym.sandbox.docker_backend.box import Box, Ran, keeping
 from agentgym.sandbox.docker_backend.engine import Engine, engine
@@ -124,6 +124,7 @@ class DockerSandbox(Sandbox):
         cwd: str | None = None,
     ) -> Result:
         """Run a bash command line. ``limits.workspace`` and ``.tmp`` stay those of the sandbox."""
+        check_names(env or {})
         chosen = self.effective(timeout, limits)
         pairs = [f"{key}={value}" for key, value in (env or {}).items()]
         line = f"{self.setup}\n{command}" if self.setup else command
@@ -131,8 +132,6 @@ class DockerSandbox(Sandbox):
         for text in (line, folder, *pairs):
             if why := _unfit(text):
                 return Result(126, why, why.encode(), 0.0, output_bytes=len(why))
-        if wrong := [key for key in env or {} if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key)]:
-            raise SandboxError(f"environment variable {wrong[0]!r}: names are letters, digits and underscores")
         with self._lock:
             return self._run(self._started(), line, chosen, pairs, stdin, folder)
 
