@@ -57,6 +57,12 @@ class ActorWorker(ActorRolloutRefWorker):  # type: ignore[misc, unused-ignore]
 class CriticWorker(TrainingWorker):  # type: ignore[misc, unused-ignore]
     """The value model's process."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        from agentgym.trainers.verl.register import install
+
+        install()  # the configuration comes ready-made, so that nothing else has loaded our parts where it comes first
+        super().__init__(*args, **kwargs)
+
 
 class ShardedFeatures(HFFeatures):
     """Features from a sharded model, which must be called as a whole: its parts have no weights of their own."""
