@@ -51,11 +51,12 @@ class Run:
 
     def wait(self, seconds: float = 900, until: Callable[[], Any] = lambda: False) -> int | None:
         """Until the end, or until ``until``; notes the peak memory of all its processes (PSS, in GB)."""
-        deadline = time.monotonic() + seconds
+        deadline, measured = time.monotonic() + seconds, 0.0
         while self.process.poll() is None and not until():
             assert time.monotonic() < deadline, f"still running after {seconds} s:\n{self.text()[-3000:]}"
-            self.peak = max(self.peak, memory(self.process.pid))
-            time.sleep(1.0)
+            if time.monotonic() > measured + 5:  # to sum up all processes' memory takes a good part of a second
+                self.peak, measured = max(self.peak, memory(self.process.pid)), time.monotonic()
+            time.sleep(0.5)
         return self.process.poll()
 
     def text(self) -> str:
