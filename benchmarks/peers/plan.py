@@ -49,7 +49,7 @@ SIDES: Final = (
     Side("gymnasium", "with_gymnasium.py", ("gymnasium==1.4.0",)),
     Side("gem-llm", "with_gem.py", ("gem-llm==0.1.0",)),
     Side("skyrl-gym", "with_skyrl_gym.py", ("skyrl-gym==0.4.0",)),
-    Side("textarena", "with_textarena.py", ("textarena==0.7.4",)),
+    Side("textarena", "with_textarena.py", ("textarena==0.7.4", "numpy==2.4.6")),  # its Sokoban needs it
     Side(
         "verifiers", "with_verifiers.py", ("verifiers==0.3.0",),
         note="0.3.0 is the last release whose multi-turn environment runs in one process; by default 0.4.0 starts a "

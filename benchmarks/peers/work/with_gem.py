@@ -8,7 +8,7 @@ from typing import Any
 import gem
 from clock import Missing, main, timed
 from gem.core import Env
-from gem.wrappers.wrapper_factory import WRAPPER_FACTORY
+from gem.wrappers.observation_wrapper import ObservationWrapper
 
 EPISODES, TURNS = 100, 10
 ACTION = "\\boxed{hello}"
@@ -54,7 +54,7 @@ def made(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def recorded(options: argparse.Namespace) -> dict[str, Any]:
-    env = WRAPPER_FACTORY["concat_with_action"](Echo())
+    env = ObservationWrapper(Echo(), include_action=True, include_chat_template=False)
     note = "wrapper concat_with_action: keeps the texts of an episode and hands out all of them at every step"
     return timed(lambda: play(env, True), options, note)
 

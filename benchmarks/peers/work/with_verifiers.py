@@ -68,11 +68,15 @@ class Stub(Client):  # type: ignore[type-arg]
         return None
 
 
+def silent(*_: Any, **__: Any) -> None:
+    """No progress bar."""
+
+
 def generate(env: Echo, client: Any, concurrency: int) -> int:
     """All episodes by ``generate``, its documented way to a batch; the turns played."""
     outputs = env.generate_sync(
-        env.get_dataset(), client, "m", max_concurrent=concurrency, independent_scoring=True,
-        on_start=lambda *_: None, on_progress=lambda *_: None, on_log=lambda *_: None, state_columns=["trajectory"],
+        env.get_dataset(), client=client, model="m", max_concurrent=concurrency, independent_scoring=True,
+        on_start=silent, on_progress=silent, on_log=silent, state_columns=["trajectory"],
     )  # fmt: skip
     turns = sum(len(output["trajectory"]) for output in outputs["outputs"])
     wanted = len(env.get_dataset()) * TURNS
