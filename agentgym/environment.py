@@ -6,8 +6,9 @@ Anything else (concurrency, worker processes, deadlines, records) is built aroun
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 from agentgym.errors import AgentGymError
@@ -82,6 +83,14 @@ class Environment(ABC):
     @abstractmethod
     def step(self, action: str) -> Step:
         """Execute one action."""
+
+    @classmethod
+    def data_files(cls, split: str, **options: Any) -> Sequence[Path]:
+        """Files and folders on disk that hold the tasks of ``split`` with the constructor's ``options``.
+
+        Results keep their hash. None (the default): all is generated, or comes with the code.
+        """
+        return ()
 
     def expert(self) -> str | None:
         """The next action of a known good solution from the present state, or None."""

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import agentgym
@@ -35,7 +36,7 @@ class Report:
     of turns and tokens and the rates per turn are over the other episodes. ``kinds``: task type -> success.
     ``setup`` holds what results must be compared under: environment options, prompt layout (admissible actions
     shown or not), action format, sampling, limits. ``results``: task id -> 0/1 per attempt, for
-    :func:`agentgym.statistics.compare`.
+    :func:`agentgym.statistics.compare`. ``data``: hashes of the files that the environment read, if it read any.
     """
 
     environment: str
@@ -61,6 +62,7 @@ class Report:
     error_messages: list[str]
     results: dict[str, list[int]]
     setup: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     version: str = agentgym.__version__
@@ -70,7 +72,7 @@ class Report:
         """JSON-compatible; intervals are flat (``success``, ``success_low``, ...); the episodes are not in it."""
         plain = ("environment", "policy", "split", "panel", "tasks", "attempts", "seed", "episodes", "turns",
                  "sampled_tokens", "prompt_tokens", "invalid_rate", "refused_rate", "terminations", "errors",
-                 "error_messages", "setup", "seconds", "cpu_seconds", "version", "results")  # fmt: skip
+                 "error_messages", "setup", "data", "seconds", "cpu_seconds", "version", "results")  # fmt: skip
         out: dict[str, Any] = {name: getattr(self, name) for name in plain}
         out.update(_flat("success", self.success) | _flat("outcome", self.outcome))
         out["kinds"] = {kind: {"tasks": e.clusters, **_flat("success", e)} for kind, e in self.kinds.items()}
@@ -159,7 +161,24 @@ def summarise(
     )
     report.policy = next((episode.policy for group in groups for episode in group), "")
     report.groups = list(groups)
+    report.data = data_facts(panel, report.setup.get("env_options", {}))
     return report
+
+
+def data_facts(panel: TaskSet, env_options: Mapping[str, Any]) -> dict[str, Any]:
+    """Hashes of the files that the panel's environment reads for its splits; empty where it reads none.
+
+    Hashed is what lies there now: the environment itself has noticed if that is not what the panel was made from.
+    """
+    from agentgym.datasets.fingerprint import fingerprint
+
+    paths: dict[Path, None] = {}
+    try:
+        for env, split in dict.fromkeys((task.env, task.split) for task in panel):
+            paths |= dict.fromkeys(environment_class(env).data_files(split, **env_options))
+        return fingerprint(paths)
+    except (AgentGymError, OSError):  # an environment of another process, or data that only workers have
+        return {}
 
 
 def report_of(

@@ -70,6 +70,11 @@ def data_tasks(split: str, root: str | None) -> TaskSet:
     )
 
 
+def data_files(split: str, root: str | None) -> list[Path]:
+    """The file or folder of an official split."""
+    return [_find(split, root)]
+
+
 def data_problem(task: Task, root: str | None) -> Problem:
     """The game of a task that :func:`data_tasks` made, perhaps in another process or on another machine."""
     split = task.data["split"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import threading
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from agentgym.environment import Environment, EnvironmentSpec
-from agentgym.environments.alfworld.data import DATA_SPLITS, data_problem, data_tasks
+from agentgym.environments.alfworld.data import DATA_SPLITS, data_files, data_problem, data_tasks
 from agentgym.environments.alfworld.engine import NOTHING, Game
 from agentgym.environments.alfworld.explorer import Explorer
 from agentgym.environments.alfworld.generated import GENERATED_SPLITS, generated_problem, generated_tasks, is_generated
@@ -105,6 +106,11 @@ class ALFWorld(Environment):
             if name not in _SUBSET_OPTIONS:
                 raise unknown(f"option of ALFWorld split {split!r}", name, _SUBSET_OPTIONS)
         return _subset(data_tasks(split, self._data), **options)
+
+    @classmethod
+    def data_files(cls, split: str, data: str | None = None, **_: Any) -> list[Path]:
+        """The official games of a split; the generated ones have no file."""
+        return data_files(split, data) if split in DATA_SPLITS else []
 
     def reset(self, task: Task) -> Observation:
         """Start ``task``; the introduction ends with the task sentence."""

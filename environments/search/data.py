@@ -82,6 +82,16 @@ def closed_corpus(root: str | None) -> Corpus:
     return corpus
 
 
+def data_files(split: str, root: str | None, questions: str | None, corpus: str | None) -> list[Path]:
+    """The question file of a split, and the corpus where one is read (``corpus``: ``closed``, a path, or None)."""
+    asked = [Path(questions)] if split == CUSTOM and questions else []
+    if split in FILES:
+        asked = [_find(FILES[split], root, f"the questions of search split {split!r}")]
+    if corpus == "closed":
+        return [*asked, *(_find(name, root, "the closed search corpus") for name in _CLOSED)]
+    return [*asked, Path(corpus)] if corpus else asked
+
+
 def _remembered(what: str, paths: list[Path], make: Any) -> Any:
     stamps = [(str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
     key = (what, *stamps)

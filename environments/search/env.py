@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from agentgym.environment import Environment, EnvironmentSpec
@@ -12,11 +13,12 @@ from agentgym.environments._paths import path_option
 from agentgym.environments.search.actions import NOTATIONS, Action, parse, write
 from agentgym.environments.search.bm25 import INDICES
 from agentgym.environments.search.corpus import Passage
+from agentgym.environments.search.data import CLOSED_SPLITS, data_files
 from agentgym.environments.search.dense import BACKENDS, DenseIndex, load_dense
 from agentgym.environments.search.episode import Goal, State, advise, is_useful, judge_reward, supporting
 from agentgym.environments.search.remote import RemoteRetriever, check_seconds
 from agentgym.environments.search.scoring import METRICS, scores
-from agentgym.environments.search.tasks import ALL_SPLITS, KINDS, Source, corpus_of, split_tasks
+from agentgym.environments.search.tasks import ALL_SPLITS, CLOSED, KINDS, Source, corpus_of, split_tasks
 from agentgym.errors import ConfigError, DataError, EnvironmentFault, unknown
 from agentgym.types import Observation, Step, Task, TaskSet
 
@@ -109,6 +111,15 @@ class Search(Environment):
         ``kinds`` keeps question types or levels.
         """
         return split_tasks(split, self._source, **options)
+
+    @classmethod
+    def data_files(
+        cls, split: str, retriever: str = "bm25", corpus: str | None = None, questions: str | None = None,
+        data: str | None = None, **_: Any,
+    ) -> list[Path]:  # fmt: skip
+        """Questions and passages; the fictional worlds and a server's passages have no file."""
+        closed = CLOSED if split in CLOSED_SPLITS else None
+        return data_files(split, data, questions, None if "://" in str(retriever) else corpus or closed)
 
     def reset(self, task: Task) -> Observation:
         """Show the question of ``task``, whose data holds ``question`` and ``answers``."""

@@ -40,9 +40,7 @@ def check_size(size: Any) -> str:
 
 def load(size: str, root: str | None) -> Catalogue:
     """The catalogue of a size; read once per process and again only where a file has changed."""
-    folder, products = _find(size, root)
-    extra = [_one_of(folder, name) for name in (_name("items_ins_v2", size), "items_human_ins.json")]
-    nouns = _nouns_file(folder)
+    products, *extra, nouns = _files(size, root)
     files = [path for path in (products, *extra, nouns) if path is not None]
     key = tuple((str(p), p.stat().st_mtime_ns, p.stat().st_size) for p in files)
     with _LOCK:
@@ -51,6 +49,18 @@ def load(size: str, root: str | None) -> Catalogue:
                 _LOADED.pop(next(iter(_LOADED)))
             _LOADED[key] = _read(size, products, extra[0], extra[1], nouns)
         return _LOADED[key]
+
+
+def _files(size: str, root: str | None) -> tuple[Path, Path | None, Path | None, Path | None]:
+    """Products, attributes, human instructions and nouns."""
+    folder, products = _find(size, root)
+    attributes, human = (_one_of(folder, name) for name in (_name("items_ins_v2", size), "items_human_ins.json"))
+    return products, attributes, human, _nouns_file(folder)
+
+
+def data_files(size: str, root: str | None) -> list[Path]:
+    """The files of a catalogue."""
+    return [path for path in _files(size, root) if path is not None]
 
 
 def _name(stem: str, size: str) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from agentgym.environment import Environment, EnvironmentSpec
 from agentgym.environments import _games
 from agentgym.environments._paths import path_option
-from agentgym.environments.webshop.data import check_size
+from agentgym.environments.webshop.data import check_size, data_files
 from agentgym.environments.webshop.expert import Expert
+from agentgym.environments.webshop.generated import GENERATED_SPLITS
 from agentgym.environments.webshop.goals import ORDER_SEED, PRICINGS
 from agentgym.environments.webshop.products import Catalogue
 from agentgym.environments.webshop.progress import Progress
@@ -108,6 +110,11 @@ class WebShop(Environment):
             if name not in ("kinds", "n", "seed"):
                 raise unknown(f"option of WebShop split {split!r}", name, ("kinds", "n", "seed"))
         return split_tasks(split, self._source, **options)
+
+    @classmethod
+    def data_files(cls, split: str, data: str | None = None, products: int | str = "1000", **_: Any) -> list[Path]:
+        """The catalogue's files; the generated one has none."""
+        return [] if split in GENERATED_SPLITS else data_files(check_size(products), data)
 
     def reset(self, task: Task) -> Observation:
         """Open the shop's first page with the task's instruction."""
