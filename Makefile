@@ -17,11 +17,13 @@ STUDY_ARGS ?=
 SWE_ARGS ?=
 #: more arguments for the comparison with peers
 PEERS_ARGS ?=
+#: more arguments for the test of wheel and extras
+EXTRAS_ARGS ?=
 #: more arguments for pytest, for example TESTS="tests/cli -x"
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo docs test test-adapters test-browser test-textworld test-tracking test-ray test-verl test-verl-vllm test-docker explore check format bench bench-peers swe-tasks study clean install
+.PHONY: help demo docs test test-adapters test-extras test-browser test-textworld test-tracking test-ray test-verl test-verl-vllm test-docker explore check format bench bench-peers swe-tasks study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -63,6 +65,9 @@ test-adapters: ## run the tests of the adapters against TextArena, GEM, OpenEnv 
 	UV_NATIVE_TLS=1 .venv-adapters/bin/uv pip install --quiet --python .venv-adapters/bin/python -c constraints-adapters.txt \
 		-e '.[gymnasium,textarena,gem,openenv,verifiers,serve]' pytest pytest-timeout hypothesis
 	AGENTGYM_REQUIRE_ADAPTERS=1 .venv-adapters/bin/python -m pytest tests/environments/adapters
+
+test-extras: $(STAMP) ## build the wheel, install it alone as a new user would, train with it, then try the extras (EXTRAS_ARGS="--only serve")
+	$(BIN)/python scripts/test_extras.py $(EXTRAS_ARGS)
 
 test-docker: $(STAMP) ## run the Docker sandbox's tests beside a Docker engine of their own (root, docker.io; none skipped)
 	AGENTGYM_REQUIRE_DOCKER=1 scripts/dockerd run -- $(BIN)/python -m pytest tests/sandbox/test_docker_*.py tests/environments/swe/test_image.py $(TESTS)
