@@ -20,10 +20,28 @@ def install() -> None:
     registry: Any = base._ROLLOUT_REGISTRY
     registry["agentgym_torch", "async"] = "agentgym.trainers.verl.rollout_torch.TorchAdapter"
     replica.RolloutReplicaRegistry.register("agentgym_torch", _torch_replica)
+    _value_models()
     if get_device_name() == "cpu":
         replica.RolloutReplicaRegistry.register("vllm", _vllm_cpu_replica)
         _engines_on_cpu()
         _gloo()
+
+
+def _value_models() -> None:
+    """Load value models with the attention that the configuration names: verl asks for flash-attn whatever it says."""
+    from verl.utils import model
+
+    model.load_valuehead_model = load_valuehead_model
+
+
+def load_valuehead_model(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
+    """verl's function of this name, for the models that transformers can put a token head on."""
+    from transformers import AutoModelForTokenClassification
+
+    return AutoModelForTokenClassification.from_pretrained(
+        local_path, dtype=torch_dtype, config=model_config, trust_remote_code=trust_remote_code,
+        attn_implementation=getattr(model_config, "_attn_implementation", None) or "sdpa",
+    )  # fmt: skip
 
 
 def _torch_replica() -> Any:
