@@ -28,6 +28,8 @@ from agentgym.policy import Message, PolicyRequest, SampledTurn, Sampling
 TEXTS = ["go to the red room", "take the key", "open the chest with the key", "you see a chest and a key"]
 TALK: list[Message] = [{"role": "user", "content": "you see a chest and a key"}]
 OPTIONS = {"enforce_eager": True, "max_num_seqs": 16, "max_num_batched_tokens": 512}
+#: on a CPU the share of memory is that of the machine's, and must be free
+SMALL: dict[str, Any] = {"dtype": "float32", "gpu_memory_utilization": 0.1, "engine_options": OPTIONS}
 
 
 @dataclass
@@ -81,7 +83,7 @@ def served(folders: tuple[Path, Path]) -> Iterator[tuple[Loop, VLLMPolicy]]:
     loop = Loop()
 
     async def build() -> VLLMPolicy:
-        return VLLMPolicy.from_pretrained(folders[0], dtype="float32", engine_options=OPTIONS)
+        return VLLMPolicy.from_pretrained(folders[0], **SMALL)
 
     policy = loop.wait(build())
     yield loop, policy
@@ -196,9 +198,7 @@ class TestNewWeights:
         loop = Loop()
 
         async def build() -> VLLMPolicy:
-            return VLLMPolicy.from_pretrained(
-                folders[0], dtype="float32", lora=adapter, max_lora_rank=8, engine_options=OPTIONS
-            )
+            return VLLMPolicy.from_pretrained(folders[0], lora=adapter, max_lora_rank=8, **SMALL)
 
         policy = loop.wait(build())
         try:
