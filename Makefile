@@ -52,7 +52,8 @@ test-textworld: ## run the tests of TextWorld, TextWorldExpress and ScienceWorld
 	test -d .venv-textworld || $(PYTHON) -m venv .venv-textworld
 	.venv-textworld/bin/python -m pip install --quiet -c constraints.txt -e '.[dev,textworld,textworldexpress,scienceworld]'
 	AGENTGYM_REQUIRE_ENGINES=1 .venv-textworld/bin/python -m pytest tests/environments/test_textworld.py \
-		tests/environments/test_twx.py tests/environments/test_scienceworld.py
+		tests/environments/test_twx.py tests/environments/test_scienceworld.py \
+		tests/check/test_ours.py tests/docs/test_blocks.py -k "textworld or twx or scienceworld"
 
 test-tracking: ## run the tests of the trackers against the W&B and MLflow clients (in .venv-textworld)
 	test -d .venv-textworld || $(PYTHON) -m venv .venv-textworld

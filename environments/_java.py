@@ -78,11 +78,12 @@ class JavaGame(Environment):
         if not action or len(action) > MAX_ACTION or not (action.isascii() and action.isprintable()):
             now = self._now
             return Step(Observation(REFUSED, now.admissible, now.state_key), 0.0, grounded=False)
+        expected = self.expert()
         self._now, score, self._over, success, executed = self._act(action)
         self._actions.append(action)
         reward, self._score = score - self._score, score
         if executed and self._gold is not None:
-            self._gold = self._gold[1:] if self._gold[:1] == [action] else None
+            self._gold = self._gold[1:] if action == expected else None
         return Step(self._now, reward, self._over, success, executed)
 
     def expert(self) -> str | None:

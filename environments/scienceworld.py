@@ -31,7 +31,9 @@ KINDS: Final = (
 _SPLITS: Final[Mapping[str, str]] = {
     "train": "getVariationsTrain", "valid": "getVariationsDev", "test": "getVariationsTest",
 }  # fmt: skip
-_NOT_DONE: Final = ("No known action matches that input", "Ambiguous request")
+_AMBIGUOUS: Final = "Ambiguous request"
+_NOT_DONE: Final = ("No known action matches that input", _AMBIGUOUS)
+_CHOICE: Final = re.compile(r"^(\d+):\t(.*)$")
 _GOAL: Final = re.compile(r"^\d+\t(true|false)\t *(\w+)\t(.*)$", re.MULTILINE)
 _HELP: Final = (
     "You do science experiments in a house. Commands: look around, look at X, look in X, inventory, open X, close X, "
@@ -41,8 +43,24 @@ _HELP: Final = (
 )
 
 
+def sorted_choices(text: str) -> tuple[str, dict[str, str]]:
+    """An answer whose numbered choices are sorted by their text, and the simulator's number of each number shown."""
+    lines = text.split("\n")
+    found = [(match[2], match[1], k) for k, line in enumerate(lines) if (match := _CHOICE.match(line))]
+    if not text.startswith(_AMBIGUOUS) or not found:
+        return text, {}
+    places, meant = [k for *_, k in found], {}
+    for number, (place, (words, theirs, _)) in enumerate(zip(places, sorted(found), strict=True)):
+        lines[place] = f"{number}:\t{words}"
+        meant[str(number)] = theirs
+    return "\n".join(lines), meant
+
+
 class ScienceWorld(JavaGame):
     """ScienceWorld. The score is the simulator's from 0 to 1; a failure (the simulator's -100) ends the game with 0.
+
+    Where a request is ambiguous the simulator lists what it may mean in an order that changes from run to run. Here the
+    list is sorted by its text, and the number that answers it is that of the sorted list.
 
     There is no list of admissible actions: the simulator's own names the same object differently from call to call, and
     takes most of a step's time.
@@ -112,6 +130,7 @@ class ScienceWorld(JavaGame):
         except ValueError as error:
             raise ConfigError(f"scienceworld task {task.name!r}: {error}") from error
         java.server.reset()
+        self._meant: dict[str, str] = {}
         gold = list(java.server.getGoldActionSequence())
         text = java.server.step("look around")  # as the package's reset does
         self._first = max(0.0, float(java.server.getScore()))
@@ -127,7 +146,7 @@ class ScienceWorld(JavaGame):
 
     def _act(self, action: str) -> tuple[Observation, float, bool, bool, bool]:
         server = self._java().server
-        text = server.step(action)
+        text, self._meant = sorted_choices(server.step(self._meant.get(action, action)))
         score = float(server.getScore())
         success = round(100 * score) >= 100
         over = bool(server.getCompleted()) or score < 0 or success
@@ -136,6 +155,11 @@ class ScienceWorld(JavaGame):
                 self._reached.add(self._goals[k])
         # A part of the points may be there at the start; they are no reward of a turn.
         return self._observe(text), max(0.0, score - self._first), over, success, not text.startswith(_NOT_DONE)
+
+    def expert(self) -> str | None:
+        """The gold path's next action; None once another action was executed."""
+        gold = super().expert()
+        return next((shown for shown, meant in self._meant.items() if meant == gold), gold) if gold else None
 
     def step(self, action: str) -> Step:
         """One action; what is no plain line is refused without asking the simulator."""

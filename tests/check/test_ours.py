@@ -13,7 +13,11 @@ from agentgym.errors import MissingDependency
 #: what is looked at of an environment that needs more than its name
 FEW = Settings(tasks=3, turns=20, seconds=5.0, task_options={"n": 30})
 OPTIONS: dict[str, Settings] = dict.fromkeys(("frozenlake", "minesweeper", "sokoban", "webshop"), FEW)
+#: a Java machine that takes seconds to start, and again for each restore; its experts play to the end in its own tests
+OPTIONS["scienceworld"] = Settings(tasks=1, turns=8, seconds=60.0, task_options={"task": "find-animal"})
 OPTIONS["swe"] = Settings(tasks=1, turns=4, seconds=3.0)  # a reset makes a working tree
+#: findings that follow from the rules of the game: ScienceWorld's score begins with points for where the player stands
+MEANT = {"scienceworld": {"noop_paid"}}
 #: adapters say what they adapt; tests/environments/adapters checks them
 ADAPTERS = {"gymnasium", "textarena", "gem", "openenv", "verifiers", "remote"}
 
@@ -28,5 +32,6 @@ def test_it_passes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         if os.environ.get("AGENTGYM_REQUIRE_ENGINES"):
             raise
         pytest.skip(str(error))
-    assert [finding for finding in report.findings if finding.level != "note"] == []
+    found = [finding for finding in report.findings if finding.level != "note"]
+    assert [finding for finding in found if finding.code not in MEANT.get(name, ())] == []
     assert len(report.ran) == 13

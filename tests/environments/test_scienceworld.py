@@ -12,7 +12,7 @@ import pytest
 
 from agentgym import Task
 from agentgym.environments import _java
-from agentgym.environments.scienceworld import KINDS, ScienceWorld
+from agentgym.environments.scienceworld import KINDS, ScienceWorld, sorted_choices
 from agentgym.errors import ConfigError, DataError, EnvironmentFault, MissingDependency, UnknownNameError
 
 #: the engine is here, or must be: then its absence fails the tests instead of skipping them
@@ -65,6 +65,28 @@ def test_wrong_input_is_named(world: ScienceWorld) -> None:
     for call in (lambda: world.step("x"), world.expert, world.snapshot):
         with pytest.raises(EnvironmentFault, match="reset"):
             call()
+
+
+def test_choices_are_sorted_and_keep_what_they_mean() -> None:
+    head = "Ambiguous request: Please enter the number"
+    text, meant = sorted_choices(f"{head}\n0:\topen door to shed\n1:\topen door to art\n2:\topen door to art\n")
+    assert text == f"{head}\n0:\topen door to art\n1:\topen door to art\n2:\topen door to shed\n"
+    assert meant == {"0": "1", "1": "2", "2": "0"}
+    assert sorted_choices("A list\n1:\tb\n0:\ta") == ("A list\n1:\tb\n0:\ta", {})
+
+
+@needs_engine
+def test_an_ambiguous_request_is_asked_and_answered_in_the_same_way_each_time(engine: ScienceWorld) -> None:
+    task = engine.tasks("train", n=1, task="boil")[0]
+    seen = set()
+    for _ in range(3):
+        engine.reset(task)
+        asked = engine.step("open door")
+        assert asked.observation.text.startswith("Ambiguous request")
+        assert not asked.grounded
+        last = asked.observation.text.strip().splitlines()[-1].partition(":")[0]
+        seen.add((asked.observation.text, engine.step(last).observation.text))
+    assert len(seen) == 1
 
 
 @needs_engine
