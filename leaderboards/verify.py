@@ -204,9 +204,9 @@ def _differs(world: Environment, episode: Episode) -> str:
         found = (
             world.comparable(shown), step.terminated, step.grounded, float(step.reward), tuple(step.milestones)
         )  # fmt: skip
-        then = turn.next_observation
+        answer = turn.next_observation
         recorded = (
-            then and world.comparable(then), turn.terminated, turn.grounded, turn.rewards.get("env", 0.0),
+            answer and world.comparable(answer), turn.terminated, turn.grounded, turn.rewards.get("env", 0.0),
             turn.milestones,
         )  # fmt: skip
         for what, now, then in zip(("answer", "end", "grounded", "reward", "milestones"), found, recorded, strict=True):
