@@ -143,6 +143,12 @@ class AgentGymTrainer(PPOTrainerSync):  # type: ignore[misc, unused-ignore]
         batch.reorder(sorted(range(len(batch.keys)), key=lambda i: batch.keys[i]))  # not the order of finishing
         return super()._balance_batch(batch, *args, **kwargs)
 
+    def _compute_ref_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """verl's, without what it leaves behind: a mark to switch the adapter off, which the critic does not have."""
+        batch = super()._compute_ref_log_prob(batch, metrics)
+        batch.extra_info.pop("no_lora_adapter", None)
+        return batch
+
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """The seam: from the step's episodes to ``advantages`` and ``shares`` along every sample."""
         keys = [k for k, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
