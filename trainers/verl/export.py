@@ -6,7 +6,6 @@ credit parts included.
 
 from __future__ import annotations
 
-import copy
 import json
 import shutil
 from collections.abc import Mapping
@@ -17,13 +16,20 @@ from typing import Any
 MODEL, ADAPTER = "huggingface", "adapter"
 
 
-def adapter(folder: Path, weights: Mapping[str, Any], config: Any, base: str) -> None:
-    """Write a LoRA adapter as peft does: ``weights`` by peft's names, ``config`` a LoraConfig."""
+def lora_config(told: Mapping[str, Any]) -> Any:
+    """peft's configuration of what verl hands out as a dictionary, which holds fields of its own beside peft's."""
+    from peft import LoraConfig
+
+    return LoraConfig(**{key: value for key, value in told.items() if key in LoraConfig.__dataclass_fields__})
+
+
+def adapter(folder: Path, weights: Mapping[str, Any], config: Mapping[str, Any], base: str) -> None:
+    """Write a LoRA adapter as peft does: ``weights`` by peft's names, ``config`` as verl tells it."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / "adapter_model.safetensors")
-    told = copy.copy(config)
+    told = lora_config(config)
     told.base_model_name_or_path, told.inference_mode = base, True
     told.save_pretrained(folder)
 

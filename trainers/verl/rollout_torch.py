@@ -22,6 +22,7 @@ from agentgym.errors import AgentGymError, PolicyFault
 from agentgym.policies.drawn import Draw
 from agentgym.policies.generation import Job, TorchGenerator
 from agentgym.policy import Sampling
+from agentgym.trainers.verl.export import lora_config
 
 NAME = "agentgym_torch_server_{}"
 GATHER = 0.003  # seconds that a first request waits for others
@@ -107,7 +108,7 @@ class TorchServer:
                     self._missing.discard(name)
 
     def _load_adapter(self, tensors: list[tuple[str, torch.Tensor]], adapter: dict[str, Any]) -> None:
-        from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
+        from peft import get_peft_model, set_peft_model_state_dict
 
         if not hasattr(self.model, "peft_config"):
             kept = {key: value for key, value in adapter.items() if key in LoraConfig.__dataclass_fields__}

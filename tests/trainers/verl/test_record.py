@@ -97,7 +97,7 @@ class TestExport:
             if "lora_B" in name:
                 torch.nn.init.normal_(parameter, std=0.3)
         folder = tmp_path / "actor" / export.ADAPTER
-        export.adapter(folder, get_peft_model_state_dict(wrapped), wrapped.peft_config["default"], str(base))
+        export.adapter(folder, get_peft_model_state_dict(wrapped), wrapped.peft_config["default"].to_dict(), str(base))
         tokenizer.save_pretrained(folder)
         assert export.newest(tmp_path / "actor") == folder
         loaded, _ = load_model(folder, device="cpu")
