@@ -111,8 +111,7 @@ class TorchServer:
         from peft import get_peft_model, set_peft_model_state_dict
 
         if not hasattr(self.model, "peft_config"):
-            kept = {key: value for key, value in adapter.items() if key in LoraConfig.__dataclass_fields__}
-            self.model = get_peft_model(self.model, LoraConfig(**kept))
+            self.model = get_peft_model(self.model, lora_config(adapter))
             self.model.eval()
             self._generator = None
         result: Any = set_peft_model_state_dict(self.model, dict(tensors))
