@@ -116,7 +116,6 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
     line = ["eval", "alfworld", "--model", "random", "--limit", "200", "--attempts", "50", "--out", str(tmp_path / "o")]
     process = subprocess.Popen(
         [*AGENTGYM, *line], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job of a shell ignores it
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while not (tmp_path / "o").exists() and time.monotonic() < deadline:

@@ -17,16 +17,9 @@ from agentgym.environments.search.remote import RemoteRetriever
 from agentgym.errors import EnvironmentFault
 
 
-def ctrl_c_works() -> None:
-    """A shell's background jobs ignore SIGINT, and their children inherit that."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def test_it_serves_a_fictional_world_until_ctrl_c() -> None:
     command = [sys.executable, "-m", "agentgym", "serve", "retriever", "--port", "0", "--max-characters", "20"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=ctrl_c_works
-    ) as server:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             line = server.stdout.readline()

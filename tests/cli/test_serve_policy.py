@@ -15,20 +15,13 @@ from agentgym.config.recipe import TinyModelSection
 from agentgym.policies.tiny import make_tiny
 
 
-def ctrl_c_works() -> None:
-    """A shell's background jobs ignore SIGINT, and their children inherit that."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def test_it_serves_a_checkpoint_until_ctrl_c(tmp_path: Path) -> None:
     import openai
 
     folder = make_tiny(tmp_path / "small", ["open the desk"], TinyModelSection(context=128), seed=1)
     command = [sys.executable, "-m", "agentgym", "serve", "policy", str(folder), "--port", "0", "--device", "cpu",
                "--max-tokens", "8"]  # fmt: skip
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=ctrl_c_works
-    ) as server:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             found = re.match(r"small at (http://127\.0\.0\.1:\d+/v1); Ctrl-C stops", server.stdout.readline())

@@ -247,7 +247,6 @@ def test_cancelled_call_marks_the_handle_broken():
 
 SCRIPT = """
     import os, signal, sys, time
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests run in the background inherit it ignored
     sys.path[:0] = {path!r}
     from fakes import SeededPolicy, Trouble, tasks_for
     from agentgym import Task
