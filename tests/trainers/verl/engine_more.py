@@ -20,7 +20,8 @@ MORE = [
     "credit=['engine_toy:Length', {igpo: {}}, {spa: {trunk: policy, warmup_episodes: 8, sum_preserving: false, "
     "weight: 1.0, refit_every: 1, fit: {epochs: 1}}}]",
     "estimator={name: gae, options: {gamma: 0.9}}", "rl.warmup_from=policy", "rl.old_logprobs=trainer",
-    "rl.kl_coef=0.01", "rl.lr=1e-2", "checkpoint={every: 1, keep: 3}",
+    "rl.kl_coef=0.01", "rl.lr=1e-3", "checkpoint={every: 1, keep: 3}",
+    "limits={reset_timeout: 3, max_response_tokens: 150}",  # most responses of an untrained model end by then
 ]  # fmt: skip
 
 
