@@ -15,11 +15,20 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, 
 from agentgym.policies.vllm_cpu import keep_weights
 
 
+def name_mappers() -> None:
+    """verl 0.9.1 asks a mapper of weight names for what vLLM calls ``get_rename_mapper`` in 0.30.0: the adapter's."""
+    from vllm.model_executor.models.utils import WeightsMapper
+
+    if not hasattr(WeightsMapper, "get_unstacked_mapper"):
+        WeightsMapper.get_unstacked_mapper = WeightsMapper.get_rename_mapper
+
+
 class CPUExtension(vLLMColocateWorkerExtension):  # type: ignore[misc, unused-ignore]
     """What vLLM's worker process inherits from."""
 
     def __new__(cls, **kwargs: Any) -> Any:
         keep_weights()
+        name_mappers()
         return super().__new__(cls, **kwargs)
 
 
