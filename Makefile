@@ -149,5 +149,5 @@ study: $(STAMP) ## compare credit methods: hours of one core; resumes where it w
 	$(BIN)/python benchmarks/learning/study.py $(STUDY_ARGS)
 
 clean: ## remove the virtual environment and caches; runs stay
-	rm -rf site $(VENV) .venv-adapters .venv-textworld .venv-verl .venv-verl-vllm build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf site $(VENV) .venv-adapters .venv-peers .venv-ray .venv-textworld .venv-verl .venv-verl-vllm build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
