@@ -105,7 +105,9 @@ class Entry(_Part):
     ``errors``    episodes that the infrastructure broke; they are in the denominator as unsolved
     ``error_messages``  the first few different ones
     ``results``   task id -> 0/1 of each attempt, for paired comparisons; ``scores`` the outcomes
-    ``created``, ``seconds``, ``engine``  when, how long and how it was run: no part of :meth:`core`
+    ``data``      version and hashes of the files that the environment read where the entry was written; empty: none
+                  were read, or they are elsewhere. The panel's hash says which content was asked for
+    ``created``, ``seconds``, ``engine``  when, how long and how it was run: no part of :meth:`core`, nor is ``data``
     """
 
     schema_version: Literal[1] = 1
@@ -131,13 +133,14 @@ class Entry(_Part):
     episodes: EpisodesFile | None = None
     training: Training | None = None
     note: str = ""
+    data: dict[str, Any] = Field(default_factory=dict)
     created: str = ""
     seconds: float = Field(0.0, ge=0)
     engine: str = "local"
 
     def core(self) -> dict[str, Any]:
         """The entry without what may differ between two honest runs of the same thing: when, how fast, where."""
-        data = self.model_dump(mode="json", exclude={"created", "seconds", "engine"})
+        data = self.model_dump(mode="json", exclude={"data", "created", "seconds", "engine"})
         if data["episodes"] is not None:
             data["episodes"].pop("file")
         return data

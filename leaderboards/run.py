@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from agentgym.augment import Augmenter
 from agentgym.errors import AgentGymError, ConfigError, DataError
-from agentgym.evaluation import setup_facts
+from agentgym.evaluation import data_facts, setup_facts
 from agentgym.leaderboards.board import Board
 from agentgym.leaderboards.entry import Entry, ModelIdentity, Training
 from agentgym.leaderboards.identity import code_version
@@ -165,7 +165,8 @@ def run(job: Job, player: Player, folder: Path) -> Entry:
     played = len(ledger.played) > before
     entry = make_entry(
         job.board, ledger, job.model, code_version=facts["code_version"], settings=facts["settings"],
-        training=job.training, created=_now(), seconds=time.perf_counter() - begun, engine=player.name, file=EPISODES,
+        training=job.training, data=data_facts(job.tasks, job.board.env_options), created=_now(),
+        seconds=time.perf_counter() - begun, engine=player.name, file=EPISODES,
         note=f"finished with {code_version()}" if played and facts["code_version"] != code_version() else "",
     )  # fmt: skip
     write(folder / ENTRY, entry.to_json())

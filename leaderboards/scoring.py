@@ -54,6 +54,7 @@ def make_entry(
     settings: dict[str, Any],
     training: Training | None = None,
     note: str = "",
+    data: dict[str, Any] | None = None,
     created: str = "",
     seconds: float = 0.0,
     engine: str = "local",
@@ -75,7 +76,7 @@ def make_entry(
             money=sum(o.money for o in played),
         ),
         episodes=EpisodesFile(hash=ledger.hash(), count=len(outcomes), file=file), training=training, note=note,
-        created=created, seconds=round(seconds, 1), engine=engine,
+        data=data or {}, created=created, seconds=round(seconds, 1), engine=engine,
     )  # fmt: skip
 
 

@@ -46,7 +46,5 @@ def serve(
             note(problem)
         with make_server(Path(folder), host=host, port=port) as server:
             note(f"{built.entries} entries on {built.boards} boards at {server.url}; Ctrl-C stops")
-            try:
-                server.serve_forever()
-            except KeyboardInterrupt:
-                note("stopped")
+            server.run()
+            note("stopped")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from board_help import Slow, make_board, make_job
+from board_help import Gates, Slow, make_board, make_job
 
 from agentgym.errors import ConfigError, DataError
 from agentgym.leaderboards.entry import Entry
@@ -64,6 +65,18 @@ def test_an_entry_counts_everything(board: str, tmp_path: Path) -> None:
     by_hand = [sum(wins) > 0 for wins in entry.results.values()]
     assert entry.numbers["pass@3"].value == pytest.approx(sum(by_hand) / 12)
     assert Entry.model_validate_json((tmp_path / "out" / "entry.json").read_text()) == entry
+
+
+def test_an_entry_says_which_files_were_read(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert play(board, tmp_path / "none").data == {}
+    file = tmp_path / "gates.txt"
+    file.write_text("gates")
+    monkeypatch.setattr(Gates, "data_files", lambda split, **_: [file] if split == "test" else [])
+    entry = play(board, tmp_path / "some")
+    assert entry.data["files"] == {"gates.txt": hashlib.sha256(b"gates").hexdigest()}
+    assert Entry.model_validate_json((tmp_path / "some" / "entry.json").read_text()).data == entry.data
+    file.unlink()  # a machine that verifies, but has the data elsewhere
+    assert play(board, tmp_path / "some").core() == entry.core()
 
 
 def test_concurrency_changes_nothing(board: str, tmp_path: Path) -> None:
