@@ -88,12 +88,9 @@ def run_server(server: LocalServer, what: str, open_it: bool = False) -> None:
     click.echo(f"{what} at {server.url}; Ctrl-C stops")
     if open_it:
         _open(server.url)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        click.echo("stopped", err=True)
-    finally:
-        server.server_close()
+    with server:
+        server.run()
+    click.echo("stopped", err=True)
 
 
 def _open(url: str) -> None:

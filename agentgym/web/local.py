@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -46,6 +47,19 @@ class LocalServer(ThreadingHTTPServer):
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.port}/"
         self.names = {f"{name}:{self.port}" for name in (shown, "localhost", "127.0.0.1", "[::1]")}
+
+    def run(self) -> None:
+        """Serve until Ctrl-C, then stop and return.
+
+        The main thread only sleeps: while it accepts connections, a Ctrl-C just after a request can get lost.
+        """
+        serving = threading.Thread(target=self.serve_forever, daemon=True)
+        serving.start()
+        try:
+            while serving.is_alive():
+                time.sleep(60)
+        except KeyboardInterrupt:
+            self.shutdown()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread for the request when there is room for one."""
