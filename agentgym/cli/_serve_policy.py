@@ -21,6 +21,8 @@ from agentgym.cli.common import options
     click.option("--chat-template", metavar="FILE", help="For models without one: a file, chatml or plain."),
     click.option("--template-option", "template_options", multiple=True, metavar="KEY=VALUE",
                  help="Variable of the chat template, for example enable_thinking=false."),
+    click.option("--model-option", "model_options", multiple=True, metavar="KEY=VALUE",
+                 help="Any other option of the model, for example vLLM's gpu_memory_utilization=0.5."),
     click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
     click.option("--port", default=8200, show_default=True, type=click.IntRange(0, 65535), help="0: a free one."),
     click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -41,6 +43,7 @@ def policy(
     generator: str,
     chat_template: str | None,
     template_options: tuple[str, ...],
+    model_options: tuple[str, ...],
     host: str,
     port: int,
     token_file: Path | None,
@@ -71,6 +74,7 @@ def policy(
             "lora": lora, "generator": generator, "chat_template": chat_template,
             "template_options": pairs(template_options, "--template-option") or None,
             "dtype": dtype, "device": None if device == "auto" else device,
+            **pairs(model_options, "--model-option"),
         }  # fmt: skip
         model = _load(checkpoint, {key: value for key, value in given.items() if value is not None})
         from agentgym.serving.completions import CompletionLimits, make_policy_app

@@ -20,7 +20,7 @@ def test_it_serves_a_checkpoint_until_ctrl_c(tmp_path: Path) -> None:
 
     folder = make_tiny(tmp_path / "small", ["open the desk"], TinyModelSection(context=128), seed=1)
     command = [sys.executable, "-m", "agentgym", "serve", "policy", str(folder), "--port", "0", "--device", "cpu",
-               "--max-tokens", "8"]  # fmt: skip
+               "--max-tokens", "8", "--model-option", "max_batch=2"]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
@@ -50,6 +50,7 @@ def test_it_serves_a_checkpoint_until_ctrl_c(tmp_path: Path) -> None:
         (["no-such-folder"], "unknown policy 'no-such-folder'"),
         (["small", "--no-token", "--host", "0.0.0.0"], "--no-token goes with a loopback --host"),
         (["small", "--template-option", "x"], "--template-option 'x': expected key=value"),
+        (["small", "--model-option", "x"], "--model-option 'x': expected key=value"),
         (["small", "--port", "70000"], "70000"),
     ],
 )
@@ -57,6 +58,12 @@ def test_what_it_refuses(arguments: list[str], message: str, capsys: pytest.Capt
     port = [] if "--port" in arguments else ["--port", "0"]
     assert run(["serve", "policy", *arguments, *port]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_an_option_that_the_model_does_not_take_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_tiny(tmp_path / "small", ["open the desk"], TinyModelSection(context=128), seed=1)
+    assert run(["serve", "policy", str(folder), "--port", "0", "--model-option", "max_batsh=2"]) == 2
+    assert "Did you mean 'max_batch'" in capsys.readouterr().err
 
 
 def test_a_missing_extra_names_its_install_line(
