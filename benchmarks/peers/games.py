@@ -1,4 +1,4 @@
-"""The ALFWorld games and commands that both engines play: generated households, a seeded choice of commands.
+"""The ALFWorld game and the commands that both engines play: a generated household, a seeded choice of commands.
 
 Needs our package's tree and NumPy, so that the real engine's environment can read it too.
 """
@@ -12,23 +12,17 @@ from agentgym.environments.alfworld.world import World
 from agentgym.seeding import python_rng
 from agentgym.types import Task
 
-GAMES, STEPS = 2, 20
+STEPS = 20
 
 
-def jobs(games: int = GAMES, steps: int = STEPS) -> list[tuple[Task, list[str]]]:
-    """Tasks, and what is done in each of them: up to the command that wins, if one does."""
-    chosen = []
-    for task in generated_tasks("generated", games, preset="full"):
-        game = Game(World(generated_problem(task)))
-        actions = sample_actions(game, python_rng("peers", task.id), steps)
-        chosen.append((task, _until_won(game, actions)))
-    return chosen
-
-
-def _until_won(game: Game, actions: list[str]) -> list[str]:
+def job() -> tuple[Task, list[str]]:
+    """A generated household of full size, and what is done in it: up to the command that wins, if one does."""
+    task = generated_tasks("generated", 1, preset="full")[0]
+    game = Game(World(generated_problem(task)))
+    actions = sample_actions(game, python_rng("peers", task.id), STEPS)
     game.reset()
     for number, action in enumerate(actions, 1):
         game.step(action)
         if game.won:
-            return actions[:number]
-    return actions
+            return task, actions[:number]
+    return task, actions

@@ -6,24 +6,24 @@ import argparse
 from typing import Any
 
 from clock import main, timed
-from games import jobs
+from games import job
 
 from agentgym.environments.alfworld.reference import ALFWorldReference
 
 
 def reset(options: argparse.Namespace) -> dict[str, Any]:
-    env, (task, _) = ALFWorldReference(), jobs()[0]
+    env, (task, _) = ALFWorldReference(), job()
     env.load(task)
 
     def run() -> int:
         env.reset(task)
         return 1
 
-    return timed(run, options, "the same household, loaded before")
+    return timed(run, options, "the household, loaded before")
 
 
 def step(options: argparse.Namespace) -> dict[str, Any]:
-    env, (task, actions) = ALFWorldReference(), jobs()[0]
+    env, (task, actions) = ALFWorldReference(), job()
     env.load(task)
 
     def run() -> int:
@@ -31,7 +31,7 @@ def step(options: argparse.Namespace) -> dict[str, Any]:
             env.step(action)
         return len(actions)
 
-    return timed(run, options, "the same commands; the admissible ones are made at every step", lambda: env.reset(task))
+    return timed(run, options, "20 commands; the admissible ones are made at every step", lambda: env.reset(task))
 
 
 if __name__ == "__main__":
