@@ -35,7 +35,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
         axis.set_ylim(0, 1)
     axes[0].set_ylabel("success on 64 validation tasks")
     axes[0].legend(fontsize=8, title="final, on 128 test tasks", title_fontsize=8)
-    figure.suptitle("Quest, 3 chests in 6 rooms, one reward at the end; mean and 95 % interval over runs")
+    figure.suptitle("Quest, 4 chests in 6 rooms, one reward at the end; mean and 95 % interval over runs")
     figure.savefig(path, metadata={"Date": None})
 
 

@@ -10,7 +10,8 @@ CPU seconds of rollouts, credit, fitting and updates (a warm-up of SPA or MiRA, 
 task, is inside its budget). Actions are drawn among the admissible ones. The final score is that of the last policy on
 128 held-out tasks that no run evaluated before.
 
-A 95 % interval of a method is Student's t over the means of its runs, so the luck of seeds and warm starts is in it.
+A 95 % interval of a method is Student's t over the results of its runs, so the luck of seeds and warm starts is in it;
+that of its gain over GRPO is over the differences to GRPO's run with the same seed and start.
 Methods marked ``oracle`` read milestones that the environment reports; the others see observations, actions and the
 outcome. Writes ``benchmarks/results/study.json`` and draws ``study.svg`` beside it.
 """
@@ -180,21 +181,33 @@ def collect(root: Path, args: argparse.Namespace, runs: list[Run]) -> dict[str, 
             "success": round(mean, 4), "low": round(low, 4), "high": round(high, 4), "runs": found,
             "worst": min(run["success"] for run in found),
         }  # fmt: skip
+    _compare(methods)
     fewest = min((run["curve"][-1]["episodes"] for m in methods.values() for run in m["runs"]), default=0)
     for m in methods.values():
         same = interval([at(run["curve"], "episodes", fewest) for run in m["runs"]])
         m["at_equal_episodes"] = [round(x, 4) for x in same]
-        m["beats_grpo"] = "grpo" in methods and m["low"] > methods["grpo"]["high"]
     return {
         "what": __doc__.splitlines()[0],
         "command": f"python benchmarks/learning/study.py --starts {_list(args.starts)} --seeds {_list(args.seeds)} "
-        f"--seconds {args.seconds:g}",
+        f"--seconds {args.seconds:g}" + (f" --methods {' '.join(args.methods)}" if args.methods else ""),
         "date": datetime.date.today().isoformat(),
         "cpu_seconds_each": args.seconds,
         "equal_episodes": fewest,
         "starts": {str(start): start_success(root / f"start{start}") for start in args.starts},
         "methods": methods,
     }
+
+
+def _compare(methods: dict[str, Any]) -> None:
+    """Each method beside GRPO: do the intervals lie apart; and the gain over GRPO's run of the same start and seed."""
+    if "grpo" not in methods:
+        return
+    base = {(run["start"], run["seed"]): run["success"] for run in methods["grpo"]["runs"]}
+    for name, m in methods.items():
+        m["beats_grpo"] = m["low"] > methods["grpo"]["high"]
+        gains = [run["success"] - base[key] for run in m["runs"] if (key := (run["start"], run["seed"])) in base]
+        if gains and name != "grpo":
+            m["gain_over_grpo"] = [round(x, 4) for x in interval(gains)]
 
 
 def start_success(folder: Path) -> dict[str, float]:
@@ -211,12 +224,9 @@ def show(result: dict[str, Any]) -> None:
     """The table, best first."""
     print(f"{'method':12s} {'success after ' + str(result['cpu_seconds_each']) + ' CPU s':34s} worst  equal episodes")
     for name, m in sorted(result["methods"].items(), key=lambda item: -item[1]["success"]):
-        mark = "oracle" if m["oracle"] else ""
-        equal = m["at_equal_episodes"][0]
+        marks = ["beats grpo"] * m.get("beats_grpo", False) + ["oracle"] * m["oracle"]
         span = f"{m['success']:.3f} [{m['low']:.3f}, {m['high']:.3f}] n={len(m['runs'])}"
-        print(
-            f"{name:12s} {span:34s} {m['worst']:.3f}  {equal:.3f}  {'beats grpo' if m['beats_grpo'] else '':10s} {mark}"
-        )
+        print(f"{name:12s} {span:34s} {m['worst']:.3f}  {m['at_equal_episodes'][0]:.3f}  {', '.join(marks)}")
 
 
 def plan(args: argparse.Namespace) -> list[Run]:
