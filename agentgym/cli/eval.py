@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentgym.cli._board import Request, check_fixed, chosen_board, run_board
+from agentgym.cli._eval_recipe import changed, eval_recipe, judged
 from agentgym.cli.common import (
     completing,
     default_tasks,
@@ -21,30 +22,13 @@ from agentgym.cli.common import (
     shown,
 )
 from agentgym.cli.train import check_names
-from agentgym.errors import ConfigError, UnknownNameError, unknown
+from agentgym.errors import ConfigError
 
 if TYPE_CHECKING:
     from agentgym.cli._pipeline import PromptNotes
     from agentgym.config.recipe import Recipe
-    from agentgym.environment import Environment
     from agentgym.evaluation import Report
     from agentgym.types import TaskSet
-
-#: option of this command -> key of the recipe that it sets
-_KEYS = {
-    "split": "env.test.split",
-    "limit": "env.test.limit",
-    "attempts": "eval.attempts",
-    "seed": "seed",
-    "temperature": "eval.temperature",
-    "layout": "prompt.layout",
-    "history": "prompt.history",
-    "admissible": "prompt.show_admissible",
-    "max_turns": "limits.max_turns",
-    "concurrency": "concurrency",
-    "judge_url": "judge.url",
-    "judge_model": "judge.model",
-}
 
 _settings = options(
     click.option("--split", help="Split of the environment."),
@@ -123,13 +107,13 @@ def evaluate(
     if board is not None:
         check_fixed(board, given)
         request = _request(board, model, model_options, overrides, out, settings)
-        recipe = _judged(settings)
+        recipe = judged(settings)
         return run_board(request, lambda folder: _notes(notes, no_notes, recipe, model, folder), as_json)
     for name in _ONLY_BOARDS:
         if settings.pop(name) not in (None, "", (), "local"):
             raise ConfigError(f"--{name.replace('_', '-').rstrip('s')} is for boards; {what!r} is none")
-    recipe = _recipe(what, model)
-    recipe = _changed(recipe, settings, env_options, task_options, overrides)
+    recipe = eval_recipe(what, model)
+    recipe = changed(recipe, settings, env_options, task_options, overrides)
     check_names(recipe, ("test",))
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} exists and is not an empty folder; choose another --out")
@@ -169,14 +153,6 @@ def _request(
         board, model, made, out, settings["seed"] or 0, settings["concurrency"] or 64, settings["label"], overrides,
         budget, settings["engine"], pairs(settings["engine_options"], "--engine-option"),
     )  # fmt: skip
-
-
-def _judged(settings: dict[str, Any]) -> Recipe:
-    """A recipe of defaults with the judge that the command line names: all that notes want of it."""
-    from agentgym.config.loader import recipe_from_dict
-
-    found = {name: settings[f"judge_{name}"] for name in ("url", "model") if settings[f"judge_{name}"]}
-    return recipe_from_dict({"judge": found}, "command line")
 
 
 def _errors(report: Report) -> int:
@@ -267,23 +243,6 @@ def _record(report: Report, notes: PromptNotes | None) -> dict[str, Any]:
     return report.to_dict() | {"notes": figures}
 
 
-def _recipe(what: str, model: str) -> Recipe:
-    """The settings: of the recipe named, else of the run that the checkpoint belongs to, else the defaults."""
-    from agentgym.config.loader import load_recipe, recipe_from_dict, recipe_names
-
-    if what in recipe_names() or what.endswith((".yaml", ".yml")):
-        return load_recipe(what)
-    found = _class(what)
-    trained = nearest_recipe_file(model)
-    if trained is not None:
-        click.echo(f"prompt, format and limits as in {trained}", err=True)
-        recipe = load_recipe(str(trained))
-        if recipe.env.name == what:
-            return recipe
-        return recipe_from_dict({**recipe.model_dump(), "env": _environment(what, found.spec.splits)}, str(trained))
-    return recipe_from_dict({**found.spec.recipe, "env": _environment(what, found.spec.splits)})
-
-
 def _options(recipe: Recipe, model: str, given: tuple[str, ...]) -> dict[str, Any]:
     """The policy's options; a checkpoint that was trained among admissible actions draws among them again."""
     found = pairs(given, "--model-option")
@@ -291,52 +250,3 @@ def _options(recipe: Recipe, model: str, given: tuple[str, ...]) -> dict[str, An
     if recipe.model.constrain and trained is not None and not {"constrain", "choice"} & found.keys():
         found["constrain"] = True
     return found
-
-
-def _class(what: str) -> type[Environment]:
-    """The environment; for an unknown name the error names the nearest boards too."""
-    from agentgym.leaderboards.catalogue import board_names
-    from agentgym.registry import environment_class, names
-
-    try:
-        return environment_class(what)
-    except UnknownNameError:
-        if ":" in what:
-            raise
-        hint = "Run 'agentgym boards' or 'agentgym envs' for all, or give module:Class."
-        raise unknown("board or environment", what, {*names(), *board_names()}, hint) from None
-
-
-def _environment(name: str, splits: tuple[str, ...]) -> dict[str, Any]:
-    split = "generated_test" if "generated_test" in splits else splits[-1]
-    return {"name": name, **{part: {"split": split} for part in ("train", "eval", "test")}}
-
-
-def _changed(
-    recipe: Recipe,
-    settings: dict[str, Any],
-    env_options: tuple[str, ...],
-    task_options: tuple[str, ...],
-    overrides: tuple[str, ...],
-) -> Recipe:
-    """The recipe with what the command line sets. Another split starts from no options: they belong to the split."""
-    from agentgym.config.loader import apply_override
-    from agentgym.config.problems import Origin, validated
-
-    data = recipe.model_dump()
-    test = data["env"]["test"]
-    if settings.get("split") not in (None, test["split"]):
-        test.update(options={}, limit=None)
-    test["options"] = {**test["options"], **pairs(task_options, "--task-option")}
-    data["env"]["options"] = {**data["env"]["options"], **pairs(env_options, "--env-option")}
-    for name, value in settings.items():
-        if value is not None:
-            place = data
-            *parents, last = _KEYS[name].split(".")
-            for parent in parents:
-                place = place[parent]
-            place[last] = value
-    origin = Origin("command line")
-    for override in overrides:
-        apply_override(data, origin, override)
-    return validated(data, origin)

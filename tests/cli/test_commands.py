@@ -175,6 +175,27 @@ class TestEval:
         assert (report["setup"]["limits"]["max_turns"], report["split"]) == (1, "train")
         assert report["setup"]["layout"]["layout"] == "window"
 
+    def test_another_split_has_the_options_that_the_recipe_gives_it(self, tmp_path: Path, capsys: Any) -> None:
+        path = tmp_path / "r.yaml"
+        path.write_text("env: {name: doors, eval: {split: train, options: {n: 2}}, test: {split: valid, "
+                        "options: {n: 5}, limit: 1}}\n")  # fmt: skip
+        found = {}
+        for split in ("valid", "train"):
+            assert run(["eval", str(path), "--model", "noop", "--json", "--split", split]) == 0
+            out, err = capsys.readouterr()
+            found[split] = json.loads(out)["tasks"]
+            assert err == ""
+        assert found == {"valid": 1, "train": 2}
+
+    def test_a_split_that_the_recipe_has_not_is_said_to_lose_the_options(self, tmp_path: Path, capsys: Any) -> None:
+        path = tmp_path / "r.yaml"
+        path.write_text("env: {name: doors, eval: {split: valid}, train: {split: valid}, test: {split: valid, "
+                        "options: {n: 5}}}\n")  # fmt: skip
+        assert run(["eval", str(path), "--model", "noop", "--json", "--split", "train"]) == 0
+        out, err = capsys.readouterr()
+        assert json.loads(out)["tasks"] == 3
+        assert err == "the recipe has no split train: without n=5 of its test set; --task-option\n"
+
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
