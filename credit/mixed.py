@@ -36,6 +36,7 @@ class MixedAdvantage(LearnedPart):
 
     name = "mira"
     traits: frozenset[str] = frozenset()
+    on_policy = True  # of an expert's episodes it would learn that promising states succeed, and punish being in them
 
     def __init__(
         self,

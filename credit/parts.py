@@ -73,9 +73,10 @@ class Parts:
         """Episodes that the most demanding part wants before the first update."""
         return max((int(getattr(part, "warmup_episodes", 0)) for _, part in self._with("warm_up")), default=0)
 
-    def warm_up(self, groups: list[Group]) -> dict[str, float]:
-        """Fit what is fitted before the first update."""
+    def warm_up(self, groups: list[Group], on_policy: bool = True) -> dict[str, float]:
+        """Fit what is fitted before the first update. Without ``on_policy`` the episodes are somebody else's."""
         asked = [(key, part) for key, part in self._with("warm_up") if getattr(part, "warmup_episodes", 0)]
+        asked = [(key, part) for key, part in asked if on_policy or not getattr(part, "on_policy", False)]
         return _told(asked, lambda part: part.warm_up(groups, self.services), "warm_up/")
 
     def feedback(self, groups: list[Group], step: int) -> dict[str, float]:

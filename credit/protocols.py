@@ -17,7 +17,9 @@ and these methods, each optional, called by :class:`agentgym.credit.CreditPipeli
                                  place where a part may change what it keeps (refit, memory, best rates). Returns
                                  metrics, logged likewise
 ``warm_up(groups, svc)``         once before the first update, with ``warmup_episodes`` (an attribute; 0: never)
-                                 episodes of the starting policy. Returns metrics
+                                 episodes of the starting policy. Returns metrics. With ``rl.warmup_from:
+                                 demonstrations`` they are the expert's; a part with the attribute ``on_policy`` True,
+                                 which estimates what the policy itself will reach, is then left out
 ``augment(context)``             makes the part a PromptAugmenter
 ``bind(services)``               once, when the pipeline is built: the services, for parts that ask them in ``augment``,
                                  which is given none. To be kept, not used: some are not ready yet

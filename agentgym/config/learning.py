@@ -55,7 +55,8 @@ class RLSection(Section):
     advantage (MiRA, arXiv 2603.19685), pi_ref being the reference policy. The reference of ``mse`` and of the KL term
     is the policy at the start of RL, taken anew every ``reference_every`` steps (0: never).
     ``warmup_from``: whose episodes credit modules that learn are fitted on before the first update: ``policy``, the
-    starting one; ``demonstrations``, the noisy expert's of section ``sft`` (``expert``, ``noise``), failed ones too.
+    starting one; ``demonstrations``, the noisy expert's of section ``sft`` (``expert``, ``noise``), failed ones too;
+    what values the policy itself (estimator ``mira``) then learns from the first steps only.
     """
 
     steps: int = Field(100, ge=0)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from learned_episodes import DEEDS, make
 
 from agentgym.credit import CreditError, CreditPipeline, component
+from agentgym.credit.learned import LearnedPart
 from agentgym.credit.mira import PotentialCritic, completions, potential_labels
 from agentgym.credit.mixed import MixedAdvantage
 from agentgym.credit.numerics import returns_to_go
@@ -221,6 +222,18 @@ def test_critic_and_estimator_of_the_same_name_work_and_resume_together() -> Non
     for one, other in zip(results[0][0], results[1][0], strict=True):
         for a, b in zip(one, other, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_an_experts_episodes_teach_the_potential_and_not_the_value_of_the_policy() -> None:
+    """Else every state that the expert passed is worth a success, and a policy that fails is driven away from it."""
+    pipeline = CreditPipeline([{"mira": {"fit": {"epochs": 2}}}], "mira", {"fit": {"epochs": 2}})
+    metrics = pipeline.parts.warm_up(quests(6), on_policy=False)
+    potential, value = (part for _, part in pipeline.parts.named if isinstance(part, LearnedPart))
+    assert (len(potential.model.buffer.samples) > 0, potential.model.fitted) == (True, True)
+    assert (len(value.model.buffer.samples), value.model.fitted) == (0, False)
+    assert not any(key.startswith("credit/mira.1/") for key in metrics)
+    pipeline.parts.warm_up(quests(6))
+    assert value.model.fitted
 
 
 @pytest.mark.parametrize(

@@ -32,11 +32,12 @@ class CreditLearning:
         began = time.perf_counter(), time.process_time()
         source = self.recipe.env.warmup
         tasks = train if source is None else panels.task_set(env, source)
-        if self.recipe.rl.warmup_from == "policy":
+        on_policy = self.recipe.rl.warmup_from == "policy"
+        if on_policy:
             groups = collector.warm_up(tasks, episodes)
         else:
             groups = self._demonstrations(collector, tasks, episodes, policy)
-        metrics = self.credit.parts.warm_up(live_groups(groups))
+        metrics = self.credit.parts.warm_up(live_groups(groups), on_policy)
         self.state.count(warmup_episodes=sum(len(group) for group in groups))
         self.state.spend("warm_up", time.perf_counter() - began[0])
         self.state.spend("rl_seconds", time.perf_counter() - began[0])

@@ -232,7 +232,8 @@ class AgentGymTrainer(PPOTrainerSync):  # type: ignore[misc, unused-ignore]
         if wanted:
             self.tell("the warm-up of the credit parts")
             groups = self.evaluation.warm_up(wanted)
-            record.write(self, self.credit.parts.warm_up(live_groups(groups)), step=0)
+            on_policy = self.recipe.rl.warmup_from == "policy"
+            record.write(self, self.credit.parts.warm_up(live_groups(groups), on_policy), step=0)
 
     def _publish(self) -> None:
         named = self.credit.parts.named
