@@ -93,7 +93,7 @@ test-verl-vllm: ## the same through vLLM on a CPU (.venv-verl-vllm, 4 GB; needs 
 		pytest-timeout psutil hypothesis
 	.venv-verl-vllm/bin/python -m pip uninstall --quiet -y torchvision torchaudio torchcodec
 	.venv-verl-vllm/bin/python -m pytest --timeout 1800 -s tests/policies/vllm_cpu.py \
-		tests/trainers/verl/vllm_cpu.py
+		tests/serving/vllm_cpu.py tests/trainers/verl/vllm_cpu.py
 
 test-ray: $(STAMP) ## run the tests of engine=ray on a local cluster of several processes, in an environment of their own
 	test -d .venv-ray || $(PYTHON) -m venv .venv-ray

@@ -18,6 +18,10 @@ from agentgym.trainers.verl.translate import Machine, Start
 
 HERE = "agentgym.trainers.verl"
 START_ATTEMPTS = 4
+TOKEN_HINT = (
+    " cluster.address is {}: does the cluster run there, and is its token (~/.ray/auth_token of its first machine, or "
+    "RAY_AUTH_TOKEN) on this machine?"
+)
 
 
 def train(recipe: Recipe, run_dir: Path, resume: bool = False) -> None:
@@ -30,6 +34,8 @@ def train(recipe: Recipe, run_dir: Path, resume: bool = False) -> None:
     if not (folder / "recipe.yaml").exists():
         save_recipe(recipe, folder / "recipe.yaml")
     prepare(machine)
+    if recipe.cluster.address is not None:
+        show_token()
     start = starting_point(recipe, folder)
     from agentgym.trainers.verl.config import compose
 
@@ -41,6 +47,14 @@ def train(recipe: Recipe, run_dir: Path, resume: bool = False) -> None:
 def prepare(machine: Machine) -> None:
     """Set this process's environment so that verl, here and in all processes, finds the platform."""
     os.environ.update(variables(machine))
+
+
+def show_token() -> None:
+    """Let this process show a cluster's token, where one is kept: ``ray start`` asks for it, and ``ray.init`` has to be
+    told to give it."""
+    kept = os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token"
+    if os.environ.get("RAY_AUTH_TOKEN") or Path(kept).is_file():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
 def variables(machine: Machine) -> dict[str, str]:
@@ -125,7 +139,8 @@ def _start_ray(options: dict[str, Any]) -> Any:
         except Exception as error:
             ray.shutdown()
             if "timed out during startup" not in str(error):
-                raise AgentGymError(f"Ray does not start: {error}") from error
+                hint = "" if options["address"] == "local" else TOKEN_HINT.format(options["address"])
+                raise AgentGymError(f"Ray does not start: {error}{hint}") from error
             _show(f"Ray took too long to start (attempt {attempt + 1} of {START_ATTEMPTS})\n")
     raise AgentGymError(f"Ray did not start within 30 s in {START_ATTEMPTS} attempts: the machine is too busy")
 

@@ -21,8 +21,9 @@ def install() -> None:
     registry["agentgym_torch", "async"] = "agentgym.trainers.verl.rollout_torch.TorchAdapter"
     replica.RolloutReplicaRegistry.register("agentgym_torch", _torch_replica)
     _value_models()
-    if get_device_name() == "cpu":
-        replica.RolloutReplicaRegistry.register("vllm", _vllm_cpu_replica)
+    on_cpu = get_device_name() == "cpu"
+    replica.RolloutReplicaRegistry.register("vllm", _vllm_cpu_replica if on_cpu else _vllm_replica)
+    if on_cpu:
         _engines_on_cpu()
         _gloo()
 
@@ -48,6 +49,12 @@ def _torch_replica() -> Any:
     from agentgym.trainers.verl.rollout_torch import TorchReplica
 
     return TorchReplica
+
+
+def _vllm_replica() -> Any:
+    from agentgym.trainers.verl.rollout_vllm import Replica
+
+    return Replica
 
 
 def _vllm_cpu_replica() -> Any:

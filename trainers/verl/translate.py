@@ -75,8 +75,6 @@ def check(recipe: Recipe, machine: Machine) -> None:
         problems.append("cluster.tensor_parallel needs cluster.rollout=vllm; the torch server has one process each")
     if rollout_backend(recipe, machine) == "torch" and machine.cuda:
         problems.append("cluster.rollout=torch is for CPUs; on GPUs use cluster.rollout=vllm")
-    if recipe.mix or recipe.curriculum.horizon or recipe.curriculum.band is not None:
-        problems.append("mix and curriculum are the local engine's; leave them out")
     if recipe.model.constrain:
         problems.append("model.constrain is the local engine's: its loss must know what a token was drawn among")
     if recipe.model.lora is not None and recipe.model.lora.dropout:

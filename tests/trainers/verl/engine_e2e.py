@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from engine_nodes import nodes_alive, ray_nodes
 from engine_runs import QUEST, TROUBLE, Run, apart, environment, family, model_of, resumed, weights
 
 from agentgym.trainers.verl import compat
@@ -73,17 +74,31 @@ class TestThreeSteps:
 
     def test_two_trainer_processes_do_the_same(self, trained: Run, tmp_path: Path) -> None:
         """Two of FSDP's processes and two rollout servers: the episodes and the update of one, in its first step."""
+        self.same_first_step(trained, tmp_path / "two", ["cluster.gpus=2"], "two processes")
+
+    def test_two_nodes_of_a_running_cluster_do_the_same(self, trained: Run, tmp_path: Path) -> None:
+        """One process on each node of a cluster that ``ray start`` made; it is still there when the run has ended."""
+        with ray_nodes(2) as address:
+            more = ["cluster.nodes=2", f"cluster.address={address}", "rl.steps=1", "eval.final=false"]
+            self.same_first_step(trained, tmp_path / "nodes", more, "two nodes", ends=True)
+            assert nodes_alive(address) == 2
+
+    @staticmethod
+    def same_first_step(trained: Run, folder: Path, more: list[str], what: str, ends: bool = False) -> None:
         start = trained.folder / "start" / "checkpoints" / "sft"
-        run = Run(tmp_path / "two", [*QUEST, "sft.steps=0", f"model.path={start}", "cluster.gpus=2"])
+        run = Run(folder, [*QUEST, "sft.steps=0", f"model.path={start}", *more])
         saved = run.folder / "verl" / "latest_checkpointed_iteration.txt"
         try:
-            assert run.wait(until=lambda: saved.is_file() and run.steps()) is None, run.text()[-4000:]
+            if ends:
+                assert run.wait() == 0, run.text()[-4000:]
+            else:
+                assert run.wait(until=lambda: saved.is_file() and run.steps()) is None, run.text()[-4000:]
         finally:
             run.end()
         for key in ("train/tokens", "train/sampled_tokens", "train/outcome", "train/rows"):
             assert run.steps()[0][key] == trained.steps()[0][key], key
         off = apart(weights(model_of(trained.folder, 1)), weights(model_of(run.folder, 1)))
-        print(f"two processes through Ray against one: largest difference of a weight {off:.2g}")
+        print(f"{what} through Ray against one: largest difference of a weight {off:.2g}")
         assert off < 1e-5
 
     def test_the_export_is_a_model_for_eval(self, trained: Run, tmp_path: Path) -> None:
