@@ -57,7 +57,7 @@ class LocalServer(ThreadingHTTPServer):
         serving.start()
         try:
             while serving.is_alive():
-                time.sleep(60)
+                time.sleep(1)
         except KeyboardInterrupt:
             self.shutdown()
 

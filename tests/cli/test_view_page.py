@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -100,14 +103,15 @@ def test_wrong_use(
 
 
 def test_serving_ends_with_ctrl_c(kept: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentgym.web.local import LocalServer
-
-    def stop(self: LocalServer, poll_interval: float = 0.5) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(LocalServer, "serve_forever", stop)
     opened: list[str] = []
-    monkeypatch.setattr(_viewer.webbrowser, "open", lambda url: opened.append(url) or True)
+
+    def look(url: str) -> bool:
+        """A user who reads the page and then stops the command."""
+        opened.append(url)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return True
+
+    monkeypatch.setattr(_viewer.webbrowser, "open", look)
     assert run(["view", str(kept), "--serve", "--open"]) == 0
     assert opened[0].startswith("http://127.0.0.1:")
     assert opened[0] in capsys.readouterr().out
