@@ -4,9 +4,10 @@
     python benchmarks/learning/study.py --report          # only collect what has finished
 
 Quest with 4 nested chests in 6 rooms, 48 turns, one reward at the end (``quest/k4``), from policies that were warmed up
-on 2 chests in 4 rooms and succeed here a few times in a hundred. One configuration for all methods: 4 groups of 8
-episodes a step, lr 5e-4, minibatch 16, advantages clamped to +-3, gamma .97 where a method has one; each gets the same
-CPU seconds of rollouts, credit, fitting and updates (a warm-up of SPA or MiRA, on noisy demonstrations of the easy
+on 2 chests in 4 rooms and succeed here once in a hundred episodes: of the warm starts with seeds 0 to 7, which solve 1
+to 10 of 384 training tasks, the two just above the median (0 and 6, 5 each). One configuration for all: 4 groups
+of 8 episodes a step, lr 5e-4, minibatch 16, advantages clamped to +-3, gamma .97 where a method has one; each gets the
+same CPU seconds of rollouts, credit, fitting and updates (a warm-up of SPA or MiRA, on noisy demonstrations of the easy
 task, is inside its budget). Actions are drawn among the admissible ones. The final score is that of the last policy on
 128 held-out tasks that no run evaluated before.
 
@@ -64,6 +65,7 @@ METHODS = (
     _m("retro", "credit=[{retro: {memory: false}}]", TO_GO, oracle=True, note="R_int from milestones; no memory"),
     _m("gated", "credit=[{milestones: {payment: once, coef: 0.1}}, gated]", TO_GO, oracle=True),
     _m("mira", "credit=[mira]", "estimator={name: mira}", oracle=True, note="learned potential and value"),
+    _m("mira-to-go", "credit=[mira]", TO_GO, oracle=True, note="its potential, return-to-go in place of its estimator"),
     _m("igpo", "credit=[{igpo: {answer: place gem}}]", "estimator={name: igpo}", note="belief in the last action"),
     _m("shuffled", "credit=[milestones, shuffled]", TO_GO, oracle=True, note="control: milestone rewards shuffled"),
     _m("ppo", f"estimator={{name: gae, options: {{gamma: {GAMMA}}}}}", note="turn-level critic"),
@@ -239,11 +241,11 @@ def plan(args: argparse.Namespace) -> list[Run]:
 def main() -> None:
     """Warm up, train, collect, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--starts", type=int, nargs="+", default=[0, 1], help="seeds of the warm starts")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[20, 21, 22, 23, 24], help="starts take turns")
+    parser.add_argument("--starts", type=int, nargs="+", default=[0, 6], help="seeds of the warm starts")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[41, 42, 43, 44, 45], help="starts take turns")
     parser.add_argument("--methods", nargs="+", choices=[m.name for m in METHODS], help="default: all")
-    parser.add_argument("--seconds", type=float, default=180.0, help="CPU seconds of RL for each run")
-    parser.add_argument("--every", type=int, default=10, help="evaluate every so many steps")
+    parser.add_argument("--seconds", type=float, default=100.0, help="CPU seconds of RL for each run")
+    parser.add_argument("--every", type=int, default=15, help="evaluate every so many steps")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "study", help="folder of the runs")
     parser.add_argument("--report", action="store_true", help="train nothing")
