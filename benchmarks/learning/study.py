@@ -152,7 +152,19 @@ def outcome(run: Run, root: Path) -> dict[str, Any]:
         "warmup_episodes": facts["counts"].get("warmup_episodes", 0),
         "rl_cpu_seconds": round(facts["seconds"]["rl_cpu_seconds"], 1),
         "curve": curve(folder),
+        "seen": seen(folder),
     }
+
+
+#: metrics that tell why a method does not win; means over a run's steps
+SEEN = ("train/dead_groups", "credit/gated/open/dense", "credit/igpo/belief_first", "credit/igpo/belief_last")
+
+
+def seen(folder: Path) -> dict[str, float]:
+    """Means of :data:`SEEN` over the steps, where the run has them."""
+    lines = [json.loads(text) for text in (folder / "metrics.jsonl").read_text().splitlines()]
+    found = {key: [line[key] for line in lines if line.get("phase") == "rl" and key in line] for key in SEEN}
+    return {key: round(float(np.mean(values)), 3) for key, values in found.items() if values}
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:
