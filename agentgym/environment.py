@@ -85,10 +85,11 @@ class Environment(ABC):
         """Execute one action."""
 
     @classmethod
-    def data_files(cls, split: str, **options: Any) -> Sequence[Path]:
-        """Files and folders on disk that hold the tasks of ``split`` with the constructor's ``options``.
+    def data_files(cls, tasks: Sequence[Task], **options: Any) -> Sequence[Path]:
+        """Files and folders on disk that ``tasks`` (at least one, all of this environment) are read from.
 
-        Results keep their hash. None (the default): all is generated, or comes with the code.
+        ``options`` are the constructor's. Results keep the hashes. No file (the default): all is generated, or comes
+        with the code.
         """
         return ()
 

@@ -166,7 +166,7 @@ def summarise(
 
 
 def data_facts(panel: TaskSet, env_options: Mapping[str, Any]) -> dict[str, Any]:
-    """Hashes of the files that the panel's environment reads for its splits; empty where it reads none.
+    """Hashes of the files that the panel's environments read for its tasks; empty where they read none.
 
     Hashed is what lies there now: the environment itself has noticed if that is not what the panel was made from.
     """
@@ -174,8 +174,9 @@ def data_facts(panel: TaskSet, env_options: Mapping[str, Any]) -> dict[str, Any]
 
     paths: dict[Path, None] = {}
     try:
-        for env, split in dict.fromkeys((task.env, task.split) for task in panel):
-            paths |= dict.fromkeys(environment_class(env).data_files(split, **env_options))
+        for env in dict.fromkeys(task.env for task in panel):
+            tasks = [task for task in panel if task.env == env]
+            paths |= dict.fromkeys(environment_class(env).data_files(tasks, **env_options))
         return fingerprint(paths)
     except (AgentGymError, OSError):  # an environment of another process, or data that only workers have
         return {}

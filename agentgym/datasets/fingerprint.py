@@ -14,15 +14,26 @@ from agentgym.datasets.manifest import file_hash, version
 def fingerprint(paths: Iterable[Path]) -> dict[str, Any]:
     """``{"version": ..., "files": {name: sha256}}`` of files and folders; empty for none.
 
-    A folder stands for everything below it, as one line ``name/``. ``version`` is over names and hashes, as that of the
-    manifests of ``agentgym data``. A file is read once per process, and again only where its size or date has changed.
-    OSError for one that is not there.
+    A folder stands for everything below it, as one line ``name/``; files of the same name are told apart by as much of
+    their paths as it takes. ``version`` is over names and hashes, as that of the manifests of ``agentgym data``. A file
+    is read once per process, and again only where its size or date has changed. OSError for one that is not there.
     """
-    files = {path.name + "/" * path.is_dir(): _folder(path) if path.is_dir() else _file(path) for path in paths}
-    if not files:
+    found = list(dict.fromkeys(paths))
+    if not found:
         return {}
-    files = dict(sorted(files.items()))
+    hashes = [_folder(path) if path.is_dir() else _file(path) for path in found]
+    files = dict(sorted(zip(_names(found), hashes, strict=True)))
     return {"version": version({name: {"sha256": found} for name, found in files.items()}), "files": files}
+
+
+def _names(paths: list[Path]) -> list[str]:
+    """The shortest ends of the paths that differ, all of one length where two names are equal."""
+    ends: list[tuple[str, ...]] = []
+    for length in range(1, max(len(path.parts) for path in paths) + 1):
+        ends = [path.parts[-length:] for path in paths]
+        if len(set(ends)) == len(ends):
+            break
+    return ["/".join(end) + "/" * path.is_dir() for end, path in zip(ends, paths, strict=True)]
 
 
 def _file(path: Path) -> str:

@@ -70,9 +70,9 @@ def data_tasks(split: str, root: str | None) -> TaskSet:
     )
 
 
-def data_files(split: str, root: str | None) -> list[Path]:
+def data_file(split: str, root: str | None) -> Path:
     """The file or folder of an official split."""
-    return [_find(split, root)]
+    return _find(split, root)
 
 
 def data_problem(task: Task, root: str | None) -> Problem:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from agentgym.environment import Environment, EnvironmentSpec
-from agentgym.environments.alfworld.data import DATA_SPLITS, data_files, data_problem, data_tasks
+from agentgym.environments.alfworld.data import DATA_SPLITS, data_file, data_problem, data_tasks
 from agentgym.environments.alfworld.engine import NOTHING, Game
 from agentgym.environments.alfworld.explorer import Explorer
 from agentgym.environments.alfworld.generated import GENERATED_SPLITS, generated_problem, generated_tasks, is_generated
@@ -108,9 +109,10 @@ class ALFWorld(Environment):
         return _subset(data_tasks(split, self._data), **options)
 
     @classmethod
-    def data_files(cls, split: str, data: str | None = None, **_: Any) -> list[Path]:
-        """The official games of a split; the generated ones have no file."""
-        return data_files(split, data) if split in DATA_SPLITS else []
+    def data_files(cls, tasks: Sequence[Task], data: str | None = None, **_: Any) -> list[Path]:
+        """The official games of the tasks' splits; the generated ones have no file."""
+        splits = dict.fromkeys(task.split for task in tasks if task.split in DATA_SPLITS)
+        return [data_file(split, data) for split in splits]
 
     def reset(self, task: Task) -> Observation:
         """Start ``task``; the introduction ends with the task sentence."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from agentgym.environment import Environment, EnvironmentSpec
@@ -64,6 +65,11 @@ class ALFWorldReference(Environment):
     def tasks(self, split: str = "train", **options: Any) -> TaskSet:
         """The native environment's own tasks: both play the same ones."""
         return ALFWorld(data=self._data).tasks(split, **options)
+
+    @classmethod
+    def data_files(cls, tasks: Sequence[Task], data: str | None = None, **_: Any) -> list[Path]:
+        """The native environment's files."""
+        return ALFWorld.data_files(tasks, data)
 
     def load(self, task: Task) -> None:
         """Load a task's game without starting it; :meth:`reset` does so where it was not done."""

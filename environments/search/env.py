@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -114,12 +114,15 @@ class Search(Environment):
 
     @classmethod
     def data_files(
-        cls, split: str, retriever: str = "bm25", corpus: str | None = None, questions: str | None = None,
-        data: str | None = None, **_: Any,
+        cls, tasks: Sequence[Task], retriever: str = "bm25", corpus: str | None = None, questions: str | None = None,
+        data: str | None = None, vectors: str | None = None, encoder: str | None = None, **_: Any,
     ) -> list[Path]:  # fmt: skip
-        """Questions and passages; the fictional worlds and a server's passages have no file."""
-        closed = CLOSED if split in CLOSED_SPLITS else None
-        return data_files(split, data, questions, None if "://" in str(retriever) else corpus or closed)
+        """Questions, passages and the dense index; the fictional worlds and a server's passages have no file."""
+        files = [Path(name) for name in (vectors, encoder) if name]
+        for split in dict.fromkeys(task.split for task in tasks):
+            closed = CLOSED if split in CLOSED_SPLITS else None
+            files += data_files(split, data, questions, None if "://" in str(retriever) else corpus or closed)
+        return files
 
     def reset(self, task: Task) -> Observation:
         """Show the question of ``task``, whose data holds ``question`` and ``answers``."""

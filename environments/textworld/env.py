@@ -6,6 +6,7 @@ so this environment runs in worker processes. See ``docs/environments/textworld.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -79,6 +80,13 @@ class TextWorld(Environment):
             return _games.Game(content, {"game": kind, "settings": settings, "seed": number}, kind, kind)
 
         return _games.draw_tasks("textworld", split, options.get("n", 100), options.get("seed", 0), draw)
+
+    @classmethod
+    def data_files(cls, tasks: Sequence[Task], data: str | None = None, **_: Any) -> list[Path]:
+        """The ``.json`` of each game that is read from a file; the others are generated."""
+        names = [task.data["file"] for task in tasks if "file" in task.data]
+        root = data_folder(data) if names else Path()
+        return [root / f"{name}.json" for name in names]
 
     def _path(self, task: Task) -> Path:
         data = _games.task_data("textworld", task)

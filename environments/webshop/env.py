@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -112,9 +113,12 @@ class WebShop(Environment):
         return split_tasks(split, self._source, **options)
 
     @classmethod
-    def data_files(cls, split: str, data: str | None = None, products: int | str = "1000", **_: Any) -> list[Path]:
+    def data_files(
+        cls, tasks: Sequence[Task], data: str | None = None, products: int | str = "1000", **_: Any
+    ) -> list[Path]:
         """The catalogue's files; the generated one has none."""
-        return [] if split in GENERATED_SPLITS else data_files(check_size(products), data)
+        generated = all(task.split in GENERATED_SPLITS for task in tasks)
+        return [] if generated else data_files(check_size(products), data)
 
     def reset(self, task: Task) -> Observation:
         """Open the shop's first page with the task's instruction."""

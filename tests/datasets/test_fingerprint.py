@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,8 +28,8 @@ class FromFile(Environment):
         self.data = data
 
     @classmethod
-    def data_files(cls, split: str, data: str = "", **_: Any) -> list[Path]:
-        return [Path(data)] if split == "train" else []
+    def data_files(cls, tasks: Sequence[Task], data: str = "", **_: Any) -> list[Path]:
+        return [Path(data)] if tasks[0].split == "train" else []
 
     def tasks(self, split: str = "train") -> TaskSet:
         names = Path(self.data).read_text().split() if split == "train" else ["a"]
@@ -84,11 +85,36 @@ def test_the_version_is_that_of_the_manifest_of_the_same_files(tmp_path: Path) -
     assert fingerprint(files)["version"] == written["version"]
 
 
+def test_files_of_the_same_name_in_two_folders_both_count(tmp_path: Path) -> None:
+    for folder in ("easy", "hard"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "game.json").write_text(folder)
+    files = [tmp_path / folder / "game.json" for folder in ("hard", "easy")]
+    found = fingerprint([*files, files[0]])
+    hashes = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("easy", "hard")}
+    assert found["files"] == {f"{name}/game.json": value for name, value in hashes.items()}
+    assert found == fingerprint(reversed(files))
+
+
+def test_a_textworld_game_from_a_file_is_named_and_a_made_one_is_not(tmp_path: Path) -> None:
+    from agentgym.environments.textworld.env import TextWorld
+    from agentgym.environments.textworld.files import file_tasks
+
+    (tmp_path / "train" / "cooking").mkdir(parents=True)
+    for name in ("a", "cooking/b"):
+        (tmp_path / "train" / f"{name}.json").write_text(name)
+    tasks = list(file_tasks("train", tmp_path, None))
+    paths = TextWorld.data_files([*tasks, Task("textworld", "made", "train", data={"game": "simple"})], str(tmp_path))
+    assert paths == [tmp_path / "train" / "a.json", tmp_path / "train" / "cooking" / "b.json"]
+    assert TextWorld.data_files([Task("textworld", "made", "train", data={"game": "simple"})]) == []
+
+
 @pytest.mark.parametrize(
     ("env", "split", "options", "files"),
     [
         ("alfworld", "valid_seen", {}, ["valid_seen.jsonl.xz"]),
         ("alfworld", "generated", {}, []),
+        ("alfworld-reference", "valid_unseen", {}, ["valid_unseen.jsonl.xz"]),
         ("webshop", "test", {}, ["items_ins_v2_1000.json.xz", "products_1000.jsonl.xz", "title_nouns_spacy38.json.xz"]),
         ("webshop", "generated", {}, []),
         ("search", "hotpotqa", {}, ["2wiki_corpus_6119.json.xz", "hotpotqa_distractor_300.jsonl.xz"]),
@@ -101,5 +127,5 @@ def test_the_version_is_that_of_the_manifest_of_the_same_files(tmp_path: Path) -
 def test_our_environments_name_their_files(env: str, split: str, options: dict[str, Any], files: list[str]) -> None:
     if files and not os.environ.get("AGENTGYM_DATA"):
         pytest.skip("AGENTGYM_DATA is not set")
-    paths = agentgym.registry.environment_class(env).data_files(split, **options)
+    paths = agentgym.registry.environment_class(env).data_files([Task(env, "a", split)], **options)
     assert sorted(fingerprint(paths).get("files", {})) == files

@@ -71,7 +71,7 @@ def test_an_entry_says_which_files_were_read(board: str, tmp_path: Path, monkeyp
     assert play(board, tmp_path / "none").data == {}
     file = tmp_path / "gates.txt"
     file.write_text("gates")
-    monkeypatch.setattr(Gates, "data_files", lambda split, **_: [file] if split == "test" else [])
+    monkeypatch.setattr(Gates, "data_files", lambda tasks, **_: [file] if tasks[0].split == "test" else [])
     entry = play(board, tmp_path / "some")
     assert entry.data["files"] == {"gates.txt": hashlib.sha256(b"gates").hexdigest()}
     assert Entry.model_validate_json((tmp_path / "some" / "entry.json").read_text()).data == entry.data
