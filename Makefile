@@ -23,7 +23,7 @@ EXTRAS_ARGS ?=
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo docs test test-adapters test-extras test-browser test-textworld test-tracking test-ray test-verl test-verl-vllm test-docker explore check format bench bench-peers swe-tasks study clean install
+.PHONY: help demo docs test test-adapters test-alfworld test-extras test-browser test-textworld test-tracking test-ray test-verl test-verl-vllm test-docker explore check format bench bench-peers swe-tasks study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -54,6 +54,11 @@ test-textworld: ## run the tests of TextWorld, TextWorldExpress and ScienceWorld
 	AGENTGYM_REQUIRE_ENGINES=1 .venv-textworld/bin/python -m pytest tests/environments/test_textworld.py \
 		tests/environments/test_twx.py tests/environments/test_scienceworld.py \
 		tests/check/test_ours.py tests/docs/test_blocks.py -k "textworld or twx or scienceworld"
+
+test-alfworld: ## compare native ALFWorld with the real engine, in an environment of its own (.venv-alfworld; compiles Fast Downward: g++, cmake)
+	test -d .venv-alfworld || $(PYTHON) -m venv .venv-alfworld
+	.venv-alfworld/bin/python -m pip install --quiet -c constraints.txt -e '.[dev,alfworld]'
+	AGENTGYM_REQUIRE_ENGINES=1 .venv-alfworld/bin/python -m pytest tests/environments/alfworld tests/check/test_ours.py -k alfworld
 
 test-tracking: ## run the tests of the trackers against the W&B and MLflow clients (in .venv-textworld)
 	test -d .venv-textworld || $(PYTHON) -m venv .venv-textworld
@@ -149,5 +154,5 @@ study: $(STAMP) ## compare credit methods: hours of one core; resumes where it w
 	$(BIN)/python benchmarks/learning/study.py $(STUDY_ARGS)
 
 clean: ## remove the virtual environment and caches; runs stay
-	rm -rf site $(VENV) .venv-adapters .venv-peers .venv-ray .venv-textworld .venv-verl .venv-verl-vllm build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf site $(VENV) .venv-adapters .venv-alfworld .venv-peers .venv-ray .venv-textworld .venv-verl .venv-verl-vllm build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

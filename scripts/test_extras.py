@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 #: extras that need gigabytes, services or a compiler, with the target that tests them
 ELSEWHERE = {
-    "alfworld": "compiles TextWorld's interpreter; benchmarks/alfworld_parity.py compares our engine with it",
+    "alfworld": "compiles Fast Downward: make test-alfworld",
     "dev": "it is what the tests run in: make test",
     "docs": "make docs",
     "gem": "needs other versions: make test-adapters",

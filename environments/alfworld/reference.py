@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,8 +36,8 @@ def _textworld() -> tuple[Any, Any, Any]:
     except ImportError as error:
         raise MissingDependency(
             f"environment 'alfworld-reference' needs the real ALFWorld engine, and {error.name or error} is not "
-            "installed. Run: pip install 'alfworld>=0.4.2' 'textworld[pddl]>=1.7' (compiles Fast Downward: gcc and "
-            "cmake, about 3 minutes). The environment 'alfworld' plays the same games without it."
+            "installed. Run: pip install 'agentgym-turns[alfworld]' (compiles Fast Downward: gcc and cmake, about 3 "
+            "minutes). The environment 'alfworld' plays the same games without it."
         ) from error
     return textworld, pddl.PddlEnv, alfworld.AlfredDemangler
 
@@ -63,8 +64,9 @@ class ALFWorldReference(Environment):
         self._won = False
 
     def tasks(self, split: str = "train", **options: Any) -> TaskSet:
-        """The native environment's own tasks: both play the same ones."""
-        return ALFWorld(data=self._data).tasks(split, **options)
+        """The native environment's tasks under this one's name: the same games, the same ids, the same panel hash."""
+        native = ALFWorld(data=self._data).tasks(split, **options)
+        return TaskSet((replace(task, env=self.spec.name) for task in native), f"{self.spec.name}/{split}")
 
     @classmethod
     def data_files(cls, tasks: Sequence[Task], data: str | None = None, **_: Any) -> list[Path]:

@@ -1,5 +1,6 @@
 """The real engine behind the same contract. Runs where textworld is installed, or with AGENTGYM_REFERENCE_PYTHON set.
 
+``make test-alfworld`` installs it, and sets AGENTGYM_REQUIRE_ENGINES, under which nothing is skipped for its absence.
 ``AGENTGYM_REFERENCE_PYTHON`` names the Python of another environment that has alfworld and textworld;
 ``benchmarks/alfworld_parity.py`` is the longer comparison (20 games of 200 steps).
 """
@@ -25,7 +26,8 @@ from agentgym.seeding import python_rng
 from agentgym.types import Task
 
 HERE = importlib.util.find_spec("textworld") is not None and importlib.util.find_spec("alfworld") is not None
-PYTHON = os.environ.get("AGENTGYM_REFERENCE_PYTHON") or (sys.executable if HERE else "")
+REQUIRED = bool(os.environ.get("AGENTGYM_REQUIRE_ENGINES"))
+PYTHON = os.environ.get("AGENTGYM_REFERENCE_PYTHON") or (sys.executable if HERE or REQUIRED else "")
 needs_engine = pytest.mark.skipif(
     not PYTHON, reason="textworld and alfworld are not installed here and AGENTGYM_REFERENCE_PYTHON is not set"
 )
@@ -59,7 +61,7 @@ def test_both_engines_are_won_by_the_plan_of_every_kind() -> None:
 @pytest.mark.skipif(HERE, reason="textworld is installed here")
 def test_without_the_engine_the_error_says_what_to_install() -> None:
     env = ALFWorldReference()
-    with pytest.raises(MissingDependency, match=r"pip install 'alfworld>=0.4.2' 'textworld\[pddl\]>=1.7'"):
+    with pytest.raises(MissingDependency, match=r"pip install 'agentgym-turns\[alfworld\]'"):
         env.reset(generated_tasks("generated", 1, preset="tiny")[0])
     env.close()
 
@@ -67,6 +69,7 @@ def test_without_the_engine_the_error_says_what_to_install() -> None:
 def test_it_plays_the_native_environments_tasks() -> None:
     options = {"n": 2, "preset": "tiny"}
     assert ALFWorldReference().tasks("generated", **options).hash == ALFWorld().tasks("generated", **options).hash
+    assert {task.env for task in ALFWorldReference().tasks("generated", **options)} == {"alfworld-reference"}
     assert ALFWorldReference.spec.splits == ALFWorld.spec.splits
 
 
