@@ -15,15 +15,20 @@ from verifiers.types import ClientConfig, Response, ResponseMessage, ResponseTok
 TURNS, TURN, OBSERVED, EPISODES, CONCURRENCY = 10, 50, 20, 32, 16
 
 
+def nothing(completion: Any, **_: Any) -> float:
+    """A reward: its rubric must have one."""
+    return 1.0
+
+
 class Echo(vf.MultiTurnEnv):
     """Ten turns, no work."""
 
     def __init__(self, small: bool) -> None:
         rows = [{"question": "say something", "answer": ""} for _ in range(4 if small else EPISODES)]
-        super().__init__(max_turns=TURNS, dataset=Dataset.from_list(rows), rubric=vf.Rubric())
+        super().__init__(max_turns=TURNS, dataset=Dataset.from_list(rows), rubric=vf.Rubric(funcs=[nothing]))
 
     async def env_response(self, messages: Any, state: Any, **_: Any) -> Any:
-        return [{"role": "user", "content": f"you said {messages[-1].content}"}]
+        return [vf.UserMessage(content=f"you said {messages[-1].content}")]
 
 
 class Stub(Client):  # type: ignore[type-arg]
