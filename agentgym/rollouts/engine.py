@@ -124,7 +124,15 @@ class RolloutEngine:
         """:meth:`run`, blocking. Works inside a running event loop too (notebooks): it then uses a thread."""
 
         def call() -> list[Group]:
-            return asyncio.run(self.run(tasks, n, seed, on_episode, collect, skip))
+            groups: list[Group] = []
+
+            async def whole() -> None:
+                groups.extend(await self.run(tasks, n, seed, on_episode, collect, skip))
+
+            # the task has no result of its own: asyncio.run asks signal.getsignal, which writes the task and its result
+            # out as text (CPython 3.11), and that took as long as half the rollout
+            asyncio.run(whole())
+            return groups
 
         try:
             asyncio.get_running_loop()

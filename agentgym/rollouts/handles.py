@@ -11,14 +11,14 @@ import logging
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from agentgym import _episode_codec as codec
 from agentgym.environment import Environment, EnvironmentSpec
 from agentgym.errors import AgentGymError, EnvironmentFault
 from agentgym.registry import check_options, environment_class
 from agentgym.rollouts.config import Limits
-from agentgym.rollouts.threads import ServiceThread
+from agentgym.rollouts.threads import Outcome, ServiceThread
 from agentgym.types import Observation, Step, Task
 
 log = logging.getLogger(__name__)
@@ -162,6 +162,15 @@ class InlineHandle(EnvHandle):
             _close_quietly(env)
 
 
+#: the outcome of a call that did not come back in time
+_LATE: Final = object()
+
+
+def _expire(future: asyncio.Future[Outcome]) -> None:
+    if not future.done():
+        future.set_result((False, _LATE))
+
+
 class ThreadHandle(EnvHandle):
     """Lives in a thread of its own: constructed, stepped and closed there.
 
@@ -203,11 +212,14 @@ class ThreadHandle(EnvHandle):
     async def _call(self, what: str, timeout: float, function: Callable[..., Any], *args: Any) -> Any:
         future = self._thread.submit(function, *args)
         self.broken, self.fate = True, "cancelled"  # until it has come back
-        done, _ = await asyncio.wait((future,), timeout=timeout)
-        if not done:
+        deadline = asyncio.get_running_loop().call_later(timeout, _expire, future)
+        try:
+            ok, value = await future
+        finally:
+            deadline.cancel()
+        if value is _LATE:
             self.fate = "deadline"
             raise EnvironmentFault(f"{what} took longer than {timeout:g} s; its thread is abandoned")
-        ok, value = future.result()
         if not ok:
             self.fate = "raised"
             if what == "the constructor" and isinstance(value, AgentGymError):

@@ -305,3 +305,12 @@ def test_lag_of_the_loop_is_measured_pitfall_61():
     with engine_for(ScriptedPolicy(slow), concurrency=1) as engine:
         engine.run_sync(TASKS[:2])
         assert engine.stats.loop_lag > 0.1
+
+
+def test_run_sync_writes_no_episode_out_as_text(monkeypatch):
+    """asyncio.run asks signal.getsignal for the handler, which wrote out the main task with all groups in it."""
+    written = []
+    monkeypatch.setattr(type(rollout(Counter, SeededPolicy(), TASKS[:1])[0]), "__repr__", lambda _: written.append(1))
+    assert threading.current_thread() is threading.main_thread()
+    assert len(rollout(Counter, SeededPolicy(), TASKS)) == 6
+    assert written == []
