@@ -56,13 +56,16 @@ def gymnasium_pair(id: str, action: str, number: int) -> dict[str, Any]:
                 env.reset(task)
         return STEPS
 
+    def shown(seen: object) -> str:
+        return _uncoloured(raw.render()) if ansi else str(seen)
+
     def bare() -> int:
-        raw.reset(seed=task.seed)
+        shown(raw.reset(seed=task.seed)[0])
         for _ in range(STEPS):
             seen, _, terminated, truncated, _ = raw.step(number)
-            _uncoloured(raw.render()) if ansi else str(seen)
+            shown(seen)
             if terminated or truncated:
-                raw.reset(seed=task.seed)
+                shown(raw.reset(seed=task.seed)[0])
         return STEPS
 
     return compare(ours, bare)
