@@ -13,12 +13,14 @@ import os
 import platform
 import resource
 import statistics
+import subprocess
+import sys
 import time
 import traceback
 from collections.abc import Callable
 from typing import Any
 
-#: one repetition lasts at least this many CPU seconds, so that the clock's grain does not show
+#: one repetition lasts at least this many seconds, so that the clock's grain does not show
 LEAST_S = 0.2
 #: a work: the command line in, figures out
 Work = Callable[[argparse.Namespace], dict[str, Any]]
@@ -51,7 +53,7 @@ def measure(
     ``least_s`` asks for. ``prepare`` runs before each call, off the clock.
     """
     _once(function, prepare)
-    calls = max(1, round(least_s / max(_once(function, prepare)[0], 1e-6)))
+    calls = max(1, round(least_s / max(_once(function, prepare)[1], 1e-6)))
     cpu, wall, units = [], [], 0
     for _ in range(repeats):
         rounds = [_once(function, prepare) for _ in range(calls)]
@@ -78,6 +80,19 @@ def timed(
     """:func:`measure` with the command line's numbers, and what must be known to compare the figure."""
     figures = measure(function, options.repeats, options.least, prepare)
     return {**figures, "note": note} if note else figures
+
+
+def imports(module: str) -> Work:
+    """A work: import ``module`` in a fresh interpreter."""
+
+    def work(options: argparse.Namespace) -> dict[str, Any]:
+        def run() -> int:
+            subprocess.run([sys.executable, "-c", f"import {module}"], check=True, stdout=subprocess.DEVNULL)
+            return 1
+
+        return timed(run, options, f"import {module}")
+
+    return work
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:

@@ -4,7 +4,8 @@
     python benchmarks/peers/run.py --quick     # two short repetitions, nothing kept: does it all work?
 
 Each peer is installed at a pinned version in a virtual environment of its own (``.venv-peers/NAME``), once. A figure is
-CPU time, the median of 7 repetitions with minimum and maximum; wall time is in the results file. What a peer cannot do
+CPU time on one core, or where the row says so wall time on all; the median of 7 repetitions with minimum and maximum.
+Both times are in the results file. What a peer cannot do
 is a dash, with the reason in the file. A peer that cannot be installed or fails is shown and does not stop the others.
 """
 
@@ -69,10 +70,10 @@ def compare(
                 peers[side.name].setdefault("versions", {}).update(cell.pop("versions", {}))
                 cells[side.name] = cell
                 say(f"{work.key}, {side.name}: {cell.get('cpu_us', cell)}")
-            base = cells.get(SIDES[0].name, {})
+            base, time = cells.get(SIDES[0].name, {}), "wall_us" if work.wall else "cpu_us"
             for cell in cells.values():
-                cell |= {} if ratio(cell, base) is None else {"ratio": ratio(cell, base)}
-            rows.append({"work": work.key, "title": work.title, "unit": "CPU us", "cells": cells})
+                cell |= {} if (times := ratio(cell, base, time)) is None else {"ratio": times}
+            rows.append({"work": work.key, "title": work.title, "time": time, "cells": cells})
     return {"sides": peers, "rows": rows}
 
 
@@ -125,7 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags += ["--only", *keys] if options.only else []
     document = {
         "benchmark": "peers",
-        "what": "CPU and wall microseconds a unit, serial, one core each; median, minimum, maximum of the repetitions",
+        "what": "microseconds a unit, one side after the other, on one core (rows of wall_us: all): median, minimum "
+        "and maximum of the repetitions",
         "command": shlex.join(["python", "benchmarks/peers/run.py", *flags]),
         "date": begun.strftime("%Y-%m-%d %H:%M UTC"),
         "seconds": (datetime.datetime.now(datetime.UTC) - begun).total_seconds(),

@@ -47,7 +47,7 @@ def measured(side: Side, work: Work, python: Path, repeats: int, least: float, u
         str(least),
     ]
     core, _ = cores()
-    command += [] if core is None else ["--core", str(core)]
+    command += [] if core is None or work.wall else ["--core", str(core)]
     command += ["--url", url] if work.server else []
     command += ["--small"] if repeats < 3 else []
     return answer(command, work.deadline, environment(side.tree))

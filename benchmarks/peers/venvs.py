@@ -31,7 +31,7 @@ def pinned(packages: tuple[str, ...]) -> dict[str, str]:
 
 def holds(side: Side, root: Path) -> bool:
     """Whether the environment is there with the versions asked for."""
-    wanted = pinned(side.packages)
+    wanted = pinned((*side.packages, *side.bare))
     command = [str(python_of(side, root)), "-c", _ASK, *wanted]
     try:
         seen = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.split()
@@ -42,7 +42,7 @@ def holds(side: Side, root: Path) -> bool:
 
 def provide(side: Side, root: Path, install: bool = True, deadline: float = INSTALL_S) -> dict[str, Any]:
     """Make the environment of ``side``: ``{status: reused | installed | failed, ...}``. Never raises for a peer."""
-    asked = {"packages": list(side.packages)}
+    asked = {"packages": [*side.packages, *side.bare]}
     if holds(side, root):
         return {**asked, "status": "reused"}
     if not install:
@@ -67,5 +67,8 @@ def _install(side: Side, root: Path, deadline: float) -> None:
     base = getattr(sys, "_base_executable", None) or sys.executable
     folder = str(root / side.name)
     subprocess.run([base, "-m", "venv", folder], capture_output=True, text=True, timeout=deadline, check=True)
-    pip = [str(python_of(side, root)), "-m", "pip", "install", "--quiet", "-c", str(limits), *side.packages]
-    subprocess.run(pip, capture_output=True, text=True, timeout=deadline, check=True)
+    pip = [str(python_of(side, root)), "-m", "pip", "install", "--quiet"]
+    commands = [[*pip, "-c", str(limits), *side.packages]]
+    commands += [[*pip, "--no-deps", "--ignore-requires-python", *side.bare]] if side.bare else []
+    for command in commands:
+        subprocess.run(command, capture_output=True, text=True, timeout=deadline, check=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 import gem
-from clock import Missing, main, timed
+from busy import ENVS, STEPS, WORK
+from clock import Missing, imports, main, timed
 from gem.core import Env
 from gem.wrappers.observation_wrapper import ObservationWrapper
 
@@ -102,13 +104,46 @@ def room(options: argparse.Namespace) -> dict[str, Any]:
     return timed(run, options, "two boxes; the room is not solved to check it")
 
 
+class Slow(Echo):
+    """Each step waits or computes; it does not end."""
+
+    def __init__(self, kind: str, **_: Any) -> None:
+        self.work = WORK[kind]
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self.work()
+        return f"you said {action}", 0.0, False, False, {}
+
+
+def vector(kind: str, threads: bool, options: argparse.Namespace) -> dict[str, Any]:
+    """Its vector environment; beside it the other of its two kinds."""
+    gem.register("peer:Slow-v0", Slow)
+    figures = []
+    for threaded in (threads, not threads):
+        env = gem.make_vec(["peer:Slow-v0"] * ENVS, async_mode=threaded, kind=kind)
+        env.reset(seed=0)
+        note = f"make_vec, async_mode={threaded} ({'a thread each' if threaded else 'serial'}), in lock-step"
+        figures.append(timed(partial(steps_of, env), options, note))
+    return {**figures[0], "the other": figures[1]}
+
+
+def steps_of(env: Any) -> int:
+    """Steps of all environments, then the next ones."""
+    for _ in range(STEPS):
+        env.step([ACTION] * ENVS)
+    return ENVS * STEPS
+
+
 if __name__ == "__main__":
     main(
-        {"echo": bare, "echo_made": made, "echo_recorded": recorded, "sokoban": sokoban, "sokoban_room": room},
+        {
+            "echo": bare, "echo_made": made, "echo_recorded": recorded, "sokoban": sokoban, "sokoban_room": room,
+            "wait": partial(vector, "wait", True), "spin": partial(vector, "spin", False), "start": imports("gem"),
+        },
         ("gem-llm", "numpy"),
         {
             "lake": "has no FrozenLake",
             "protocol": "its rollout loops are examples beside the package, bound to their trainers (oat, verl)",
             "http": "its rollout loops are examples beside the package",
         },
-    )
+    )  # fmt: skip

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import string
+from functools import partial
 from typing import Any
 
 import gymnasium
-from clock import main, timed
+from busy import ENVS, STEPS, WORK
+from clock import imports, main, timed
 
 EPISODES, TURNS = 100, 10
 
@@ -59,9 +61,54 @@ def lake(options: argparse.Namespace) -> dict[str, Any]:
     return timed(lambda: play(env, True, actions), options, "make; observations are numbers, no text is made")
 
 
+class Slow(gymnasium.Env[int, int]):
+    """Each step waits or computes; it does not end."""
+
+    observation_space = gymnasium.spaces.Discrete(2)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, kind: str) -> None:
+        self.work = WORK[kind]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        self.work()
+        return 0, 0.0, False, False, {}
+
+
+def vector(kind: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Its vector environment with a process for each environment; beside it the serial one."""
+    makers = [partial(Slow, kind)] * ENVS
+    figures = []
+    for env in (gymnasium.vector.AsyncVectorEnv(makers), gymnasium.vector.SyncVectorEnv(makers)):
+        env.reset(seed=0)
+        figures.append(
+            timed(partial(steps_of, env), options, f"{type(env).__name__}, {ENVS} environments in lock-step")
+        )
+        env.close()
+    return {**figures[0], "SyncVectorEnv": figures[1]}
+
+
+def steps_of(env: Any) -> int:
+    """Steps of all environments, then the next ones."""
+    for _ in range(STEPS):
+        env.step(env.action_space.sample())
+    return ENVS * STEPS
+
+
 if __name__ == "__main__":
     main(
-        {"echo": bare, "echo_made": made, "lake": lake},
+        {
+            "echo": bare,
+            "echo_made": made,
+            "lake": lake,
+            "wait": partial(vector, "wait"),
+            "spin": partial(vector, "spin"),
+            "start": imports("gymnasium"),
+        },
         ("gymnasium", "numpy"),
         {
             "echo_recorded": "keeps no record of the turns: RecordEpisodeStatistics holds sums and lengths only",

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from clock import main, timed
+from busy import ENVS
+from clock import imports, main, timed
 
 import agentgym
 from agentgym import Environment, Task
@@ -133,6 +134,30 @@ def http(options: argparse.Namespace) -> dict[str, Any]:
     return timed(run, options, "RolloutEngine with OpenAIPolicy, full episodes kept: 16 conversations at once")
 
 
+def slow(kind: str, where: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Many slow environments at once, in threads or in worker processes."""
+    from slow import ALL
+
+    env = ALL[kind, where]
+    with RolloutEngine(env, TokenPolicy(), RolloutConfig(concurrency=ENVS)) as engine:
+
+        def run() -> int:
+            before = engine.stats.turns
+            engine.run_sync(env().tasks())
+            return engine.stats.turns - before
+
+        figures = timed(run, options)
+        return {**figures, "note": f"RolloutEngine, full episodes kept, {engine.stats.workers_started} {where}"}
+
+
+def wait(options: argparse.Namespace) -> dict[str, Any]:
+    return {**slow("wait", "threads", options), "in processes": slow("wait", "processes", options)}
+
+
+def spin(options: argparse.Namespace) -> dict[str, Any]:
+    return {**slow("spin", "processes", options), "in threads": slow("spin", "threads", options)}
+
+
 def alfworld_reset(options: argparse.Namespace) -> dict[str, Any]:
     from games import job
 
@@ -173,7 +198,8 @@ if __name__ == "__main__":
         {
             "echo": echo, "echo_made": made, "echo_recorded": recorded, "lake": lake, "sokoban": sokoban,
             "sokoban_room": room, "protocol": protocol, "http": http,
-            "alfworld_reset": alfworld_reset, "alfworld_step": alfworld_step,
+            "wait": wait, "spin": spin, "start": imports("agentgym.rollouts"), "alfworld_reset": alfworld_reset,
+            "alfworld_step": alfworld_step,
         },
         ("agentgym-turns", "numpy", "openai", "gymnasium"),
     )  # fmt: skip

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import random
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
-from clock import main, timed
+from busy import ENVS, STEPS, WORK
+from clock import imports, main, timed
 from plain import ask
 
 EPISODES, TURNS = 100, 10
@@ -72,8 +74,30 @@ def http(options: argparse.Namespace) -> dict[str, Any]:
     return timed(lambda: ask(options.url, 4 if options.small else 32, TURNS, 16), options, note)
 
 
+def wait(options: argparse.Namespace) -> dict[str, Any]:
+    with ThreadPoolExecutor(ENVS) as pool:
+        return timed(lambda: together(pool, "wait"), options, f"ThreadPoolExecutor, {ENVS} threads")
+
+
+def spin(options: argparse.Namespace) -> dict[str, Any]:
+    with ProcessPoolExecutor() as pool:
+        return timed(lambda: together(pool, "spin"), options, "ProcessPoolExecutor, a process for each core")
+
+
+def together(pool: Executor, kind: str) -> int:
+    """Steps of all environments, then the next ones."""
+    for _ in range(STEPS):
+        list(pool.map(step, [kind] * ENVS))
+    return ENVS * STEPS
+
+
+def step(kind: str) -> None:
+    """In a process of the pool, which knows functions of this module by name."""
+    WORK[kind]()
+
+
 if __name__ == "__main__":
     none = "no plain version of it was written"
-    works = {"echo": echo, "lake": lake, "http": http}
+    works = {"echo": echo, "lake": lake, "http": http, "wait": wait, "spin": spin, "start": imports("sys")}
     rest = ("echo_made", "echo_recorded", "sokoban", "sokoban_room", "protocol", "alfworld_reset", "alfworld_step")
     main(works, ("openai",), dict.fromkeys(rest, none))

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import skyrl_gym
-from clock import main, timed
+from clock import imports, main, timed
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 EPISODES, TURNS = 100, 10
@@ -47,16 +47,18 @@ def made(options: argparse.Namespace) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    trainer = "the loop (SkyRLGymGenerator) is part of the trainer's package, skyrl-train, which asks for Python 3.12 "
+    trainer = "the loop (SkyRLGymGenerator) is the trainer's: see skyrl-train"
     main(
-        {"echo": bare, "echo_made": made},
+        {"echo": bare, "echo_made": made, "start": imports("skyrl_gym")},
         ("skyrl-gym",),
         {
             "echo_recorded": "keeps no record: that is its trainer's part",
             "lake": "has no FrozenLake",
             "sokoban": "has no Sokoban",
             "sokoban_room": "has no Sokoban",
-            "protocol": trainer + "exactly and for ray and its inference engines",
-            "http": trainer + "exactly and for ray and its inference engines",
+            "wait": "has no vector environment: its trainer runs steps in a pool of threads",
+            "spin": "has no vector environment: its trainer runs steps in a pool of threads",
+            "protocol": trainer,
+            "http": trainer,
         },
     )

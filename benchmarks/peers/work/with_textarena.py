@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import textarena as ta
-from clock import Missing, main, timed
+from clock import Missing, imports, main, timed
 
 EPISODES, TURNS = 50, 10
 PAIRS = (("up", "down"), ("down", "up"), ("left", "right"), ("right", "left"))
@@ -120,9 +120,12 @@ if __name__ == "__main__":
             "lake": lake,
             "sokoban": sokoban,
             "sokoban_room": room,
+            "start": imports("textarena"),
         },
         ("textarena", "numpy"),
         {
+            "wait": "has no vector environment",
+            "spin": "has no vector environment",
             "protocol": "has no tokens or masks",
             "http": "its agents ask one request at a time, by a synchronous client, without a rollout loop",
         },

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from clock import main, timed
+from clock import imports, main, timed
 from games import job
 
 from agentgym.environments.alfworld.reference import ALFWorldReference
@@ -35,4 +35,7 @@ def step(options: argparse.Namespace) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main({"alfworld_reset": reset, "alfworld_step": step}, ("textworld", "alfworld", "fast-downward-textworld"))
+    main(
+        {"alfworld_reset": reset, "alfworld_step": step, "start": imports("textworld")},
+        ("textworld", "alfworld", "fast-downward-textworld"),
+    )

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 import verifiers as vf
-from clock import main, measure, timed
+from clock import imports, main, measure, timed
 from datasets import Dataset
 from verifiers.clients import Client
 from verifiers.types import ClientConfig, Response, ResponseMessage, ResponseTokens, Usage
@@ -115,8 +115,9 @@ def bare(options: argparse.Namespace) -> dict[str, Any]:
 if __name__ == "__main__":
     no_env = "an environment is played by its rollout loop only: see the row of the protocol"
     main(
-        {"protocol": protocol, "http": http},
+        {"protocol": protocol, "http": http, "start": imports("verifiers")},
         ("verifiers", "openai", "datasets"),
         {"echo": no_env, "echo_made": no_env, "echo_recorded": no_env}
+        | dict.fromkeys(("wait", "spin"), "its environments are coroutines: what blocks is its author's to move away")
         | dict.fromkeys(("lake", "sokoban", "sokoban_room"), "the games are TextArena's, played through its loop"),
     )

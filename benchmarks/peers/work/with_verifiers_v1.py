@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
-from clock import main, timed
+from clock import imports, main, timed
 
-TURNS, EPISODES, CONCURRENCY = 10, 4, 2
+TURNS, EPISODES, CONCURRENCY = 10, 2, 2
 PROMPT = "say something"
 
 
@@ -70,8 +70,9 @@ def http(options: argparse.Namespace) -> dict[str, Any]:
 if __name__ == "__main__":
     none = "its environments are played against a model server only: see the row over HTTP"
     main(
-        {"http": http},
+        {"http": http, "start": imports("verifiers.v1")},
         ("verifiers", "openai", "uv"),
         dict.fromkeys(("echo", "echo_made", "echo_recorded", "protocol"), none)
+        | dict.fromkeys(("wait", "spin"), "its environments are coroutines: what blocks is its author's to move away")
         | dict.fromkeys(("lake", "sokoban", "sokoban_room"), "the games are TextArena's, played through its loop"),
     )

@@ -1,0 +1,117 @@
+"""SkyRL: its SkyRLGymGenerator (skyrl-train) with an instant inference client."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from typing import Any
+
+os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+import skyrl_gym
+from clock import imports, main, timed
+from omegaconf import OmegaConf
+from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+from skyrl_train.generators.skyrl_gym_generator import SkyRLGymGenerator
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+TURNS, TURN, EPISODES = 10, 50, 32
+TEXT = "<action>hello</action>"
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+class Echo(BaseTextEnv):
+    """Ten turns, no work."""
+
+    def __init__(self, env_config: Any = None, extras: Any = None) -> None:
+        super().__init__()
+
+    def init(self, prompt: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, Any]]:
+        self.turns = 0
+        return prompt, {}
+
+    def step(self, action: str) -> BaseTextEnvStepOutput:
+        self.turns += 1
+        done = self.turns >= TURNS
+        said = [{"role": "user", "content": f"you said {action}"}]
+        return BaseTextEnvStepOutput(observations=said, reward=1.0 if done else 0.0, done=done, metadata={})
+
+
+class Instant:
+    """The inference client: fixed ids with log-probabilities, at once."""
+
+    def __init__(self, end: int) -> None:
+        self.ids = [*range(TURN - 1), end]
+
+    async def generate(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "responses": [TEXT],
+            "response_ids": [list(self.ids)],
+            "stop_reasons": ["stop"],
+            "response_logprobs": [[-0.5] * TURN],
+        }
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """One token a byte, in ChatML."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    inner = Tokenizer(models.BPE(vocab={letter: k for k, letter in enumerate(alphabet)}, merges=[]))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    inner.decoder = decoders.ByteLevel()
+    inner.add_tokens([AddedToken(mark, special=True, normalized=False) for mark in ("<|im_start|>", "<|im_end|>")])
+    made = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|im_end|>", pad_token="<|im_end|>")
+    made.chat_template = CHATML
+    return made
+
+
+def config() -> Any:
+    """Its own defaults for turns, with log-probabilities asked for."""
+    return OmegaConf.create({
+        "max_turns": TURNS, "batched": False, "use_conversation_multi_turn": True, "step_wise_trajectories": False,
+        "chat_template": {"source": "name", "name_or_path": None}, "chat_template_kwargs": {},
+        "max_input_length": 8192, "append_eos_token_after_stop_str_in_multi_turn": True,
+        "zero_reward_on_non_stop": False, "apply_overlong_filtering": False,
+        "sampling_params": {"max_generate_length": 1024, "logprobs": 0, "stop": None},
+    })  # fmt: skip
+
+
+def play(generator: SkyRLGymGenerator, episodes: int) -> int:
+    """All episodes at once by ``generate``; the turns played."""
+    batch = {
+        "prompts": [[{"role": "user", "content": "say something"}] for _ in range(episodes)],
+        "env_classes": ["peer_echo"] * episodes,
+        "env_extras": [{} for _ in range(episodes)],
+    }
+    found: dict[str, Any] = {}
+
+    async def whole() -> None:  # asyncio.run in Python 3.11 writes a result out as text, which is not its loop's doing
+        found.update(await generator.generate(batch, disable_tqdm=True))
+
+    asyncio.run(whole())
+    for ids, mask, values in zip(found["response_ids"], found["loss_masks"], found["rollout_logprobs"], strict=True):
+        assert len(ids) == len(mask) == len(values)
+        assert sum(mask) == TURNS * TURN, f"{sum(mask)} sampled tokens, {TURNS * TURN} expected"
+    return episodes * TURNS
+
+
+def protocol(options: argparse.Namespace) -> dict[str, Any]:
+    skyrl_gym.register("peer_echo", entry_point=Echo)
+    words, episodes = tokenizer(), 4 if options.small else EPISODES
+    client = Instant(words.eos_token_id)
+    generator = SkyRLGymGenerator(config(), OmegaConf.create({"max_env_workers": 0}), client, words, "m")
+    note = "SkyRLGymGenerator.generate, token in, token out; environments on its event loop (max_env_workers 0: faster)"
+    return timed(lambda: play(generator, episodes), options, note)
+
+
+if __name__ == "__main__":
+    gym = "skyrl-gym's: see there"
+    main(
+        {"protocol": protocol, "start": imports("skyrl_train.generators.skyrl_gym_generator")},
+        ("skyrl-train", "skyrl-gym", "ray", "transformers", "torch"),
+        dict.fromkeys(("echo", "echo_made", "echo_recorded", "lake", "sokoban", "sokoban_room", "wait", "spin"), gym)
+        | {"http": "its client of remote engines asks a route of its own engines' servers"},
+    )
