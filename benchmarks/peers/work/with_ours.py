@@ -198,7 +198,7 @@ if __name__ == "__main__":
         {
             "echo": echo, "echo_made": made, "echo_recorded": recorded, "lake": lake, "sokoban": sokoban,
             "sokoban_room": room, "protocol": protocol, "http": http,
-            "wait": wait, "spin": spin, "start": imports("agentgym.rollouts"), "alfworld_reset": alfworld_reset,
+            "wait": wait, "spin": spin, "start": imports("agentgym.rollouts.engine"), "alfworld_reset": alfworld_reset,
             "alfworld_step": alfworld_step,
         },
         ("agentgym-turns", "numpy", "openai", "gymnasium"),
