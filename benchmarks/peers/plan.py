@@ -65,7 +65,10 @@ SIDES: Final = (
         bare=("skyrl-train==0.3.1",),
         note="it asks for Python 3.12 and for flash-attn, neither of which its rollout loop needs",
     ),
-    Side("trl", "with_trl.py", ("torch==2.13.0", "trl==1.16.0")),
+    Side(
+        "trl", "with_trl.py",
+        ("torch==2.13.0", "trl==1.16.0", "transformers==5.24.0", "datasets==5.2.0", "accelerate==1.15.0"),
+    ),
     Side("textarena", "with_textarena.py", ("textarena==0.7.4", "numpy==2.4.6")),  # its Sokoban needs it
     Side(
         "verifiers", "with_verifiers.py", ("verifiers==0.3.0",),

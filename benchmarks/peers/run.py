@@ -2,6 +2,7 @@
 
     python benchmarks/peers/run.py             # make bench-peers: all, results in benchmarks/results/peers.json
     python benchmarks/peers/run.py --quick     # two short repetitions, nothing kept: does it all work?
+    python benchmarks/peers/run.py --show      # the table of the last run
 
 Each peer is installed at a pinned version in a virtual environment of its own (``.venv-peers/NAME``), once. A figure is
 CPU time on one core, or where the row says so wall time on all; the median of 7 repetitions with minimum and maximum.
@@ -108,13 +109,25 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=[], metavar="WORK", help="only these rows")
     parser.add_argument("--venvs", type=Path, default=ROOT / ".venv-peers", help="folder of virtual environments")
     parser.add_argument("--no-install", action="store_true", help="do without peers that are not installed")
+    parser.add_argument("--show", action="store_true", help="measure nothing: print the table of the results file")
     parser.add_argument("--out", type=Path, help=f"results file (default {RESULT.relative_to(ROOT)})")
     return parser.parse_args(arguments)
+
+
+def show(file: Path) -> int:
+    """The table of an earlier run."""
+    if not file.is_file():
+        sys.exit(f"bench-peers: no results in {file}; run without --show first")
+    document = json.loads(file.read_text(encoding="utf-8"))
+    print(render(document["rows"], list(document["sides"])))
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; 1 if a peer is missing or broke."""
     options = parse(arguments)
+    if options.show:
+        return show(options.out or RESULT)
     names = chosen(options.peers, [side.name for side in SIDES], "peer")
     keys = chosen(options.only, [work.key for work in WORKS], "work")
     sides = [side for side in SIDES if side.name in names]

@@ -218,3 +218,15 @@ def test_every_side_says_of_every_work_what_it_does():
             assert not silent & (alfworld | {"start"})
         else:
             assert not silent - alfworld, side.name
+
+
+def test_the_table_that_is_quoted_is_that_of_the_results(capsys):
+    readme = (PEERS.parent / "README.md").read_text(encoding="utf-8")
+    quoted = readme.split("<!-- results: peers -->\n```text\n")[1].split("\n```\n<!-- end of results -->")[0]
+    assert run.main(["--show"]) == 0
+    assert quoted == capsys.readouterr().out.rstrip("\n")
+
+
+def test_showing_results_that_are_not_there_says_so(tmp_path):
+    with pytest.raises(SystemExit, match=r"no results in .*nowhere.json; run without --show"):
+        run.main(["--show", "--out", str(tmp_path / "nowhere.json")])

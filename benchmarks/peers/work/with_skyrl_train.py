@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from functools import partial
 from typing import Any
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
@@ -44,8 +45,8 @@ class Echo(BaseTextEnv):
 class Instant:
     """The inference client: fixed ids with log-probabilities, at once."""
 
-    def __init__(self, end: int) -> None:
-        self.ids = [*range(TURN - 1), end]
+    def __init__(self, last: int) -> None:
+        self.ids = [*range(TURN - 1), last]
 
     async def generate(self, asked: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -68,10 +69,10 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return made
 
 
-def config() -> Any:
-    """Its own defaults for turns, with log-probabilities asked for."""
+def config(messages: bool) -> Any:
+    """Its own defaults, with log-probabilities asked for. ``messages``: turns are messages of their own, its default."""
     return OmegaConf.create({
-        "max_turns": TURNS, "batched": False, "use_conversation_multi_turn": True, "step_wise_trajectories": False,
+        "max_turns": TURNS, "batched": False, "use_conversation_multi_turn": messages, "step_wise_trajectories": False,
         "chat_template": {"source": "name", "name_or_path": None}, "chat_template_kwargs": {},
         "max_input_length": 8192, "append_eos_token_after_stop_str_in_multi_turn": True,
         "zero_reward_on_non_stop": False, "apply_overlong_filtering": False,
@@ -79,8 +80,8 @@ def config() -> Any:
     })  # fmt: skip
 
 
-def play(generator: SkyRLGymGenerator, episodes: int) -> int:
-    """All episodes at once by ``generate``; the turns played."""
+def play(generator: SkyRLGymGenerator, episodes: int, sampled: int) -> int:
+    """All episodes at once by ``generate``; the turns played. ``sampled``: tokens that must count as the model's."""
     batch = {
         "prompts": [[{"role": "user", "content": "say something"}] for _ in range(episodes)],
         "env_classes": ["peer_echo"] * episodes,
@@ -94,17 +95,26 @@ def play(generator: SkyRLGymGenerator, episodes: int) -> int:
     asyncio.run(whole())
     for ids, mask, values in zip(found["response_ids"], found["loss_masks"], found["rollout_logprobs"], strict=True):
         assert len(ids) == len(mask) == len(values)
-        assert sum(mask) == TURNS * TURN, f"{sum(mask)} sampled tokens, {TURNS * TURN} expected"
+        assert sum(mask) == sampled, f"{sum(mask)} sampled tokens, {sampled} expected"
     return episodes * TURNS
 
 
 def protocol(options: argparse.Namespace) -> dict[str, Any]:
+    """Its default, and beside it all turns in one message, which its configuration offers too."""
     skyrl_gym.register("peer_echo", entry_point=Echo)
     words, episodes = tokenizer(), 4 if options.small else EPISODES
-    client = Instant(words.eos_token_id)
-    generator = SkyRLGymGenerator(config(), OmegaConf.create({"max_env_workers": 0}), client, words, "m")
-    note = "SkyRLGymGenerator.generate, token in, token out; environments on its event loop (max_env_workers 0: faster)"
-    return timed(lambda: play(generator, episodes), options, note)
+    figures = []
+    for messages in (True, False):
+        client = Instant(words.eos_token_id if messages else TURN)
+        workers = OmegaConf.create({"max_env_workers": 0})  # environments on its event loop, faster than in threads
+        generator = SkyRLGymGenerator(config(messages), workers, client, words, "m")
+        sampled = TURNS * TURN + (not messages)  # it ends the one message by itself
+        figures.append(timed(partial(play, generator, episodes, sampled), options))
+    note = (
+        "SkyRLGymGenerator.generate, token in, token out, observations rendered by the chat template (its default); "
+        "max_env_workers 0"
+    )
+    return {**figures[0], "note": note, "all turns in one message": figures[1]}
 
 
 if __name__ == "__main__":

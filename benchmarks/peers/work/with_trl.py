@@ -108,8 +108,9 @@ def protocol(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         made = trainer(folder, episodes)
         note = (
-            "GRPOTrainer._generate: prompts, tool calls parsed by its template, masks, log-probabilities; an instant "
-            f"engine in the place of _generate_single_turn, {len(made._said)} tokens a turn; no forward pass"
+            f"GRPOTrainer._generate, {episodes} at once: prompts, calls parsed and answers rendered by its Qwen3 template, "
+            "masks, log-probabilities, its metrics, resets; an instant engine in the place of _generate_single_turn, "
+            f"{len(made._said)} tokens a turn and an eleventh answer that ends the episode; no forward pass"
         )
         return timed(lambda: play(made, episodes), options, note)
 
