@@ -70,7 +70,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def config(messages: bool) -> Any:
-    """Its own defaults, with log-probabilities asked for. ``messages``: turns are messages of their own, its default."""
+    """Its defaults, with log-probabilities asked for. ``messages``: each turn is a message, its default too."""
     return OmegaConf.create({
         "max_turns": TURNS, "batched": False, "use_conversation_multi_turn": messages, "step_wise_trajectories": False,
         "chat_template": {"source": "name", "name_or_path": None}, "chat_template_kwargs": {},

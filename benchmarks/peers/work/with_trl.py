@@ -108,7 +108,7 @@ def protocol(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         made = trainer(folder, episodes)
         note = (
-            f"GRPOTrainer._generate, {episodes} at once: prompts, calls parsed and answers rendered by its Qwen3 template, "
+            f"GRPOTrainer._generate, {episodes} at once: prompts, calls parsed and answers rendered in Qwen3's form, "
             "masks, log-probabilities, its metrics, resets; an instant engine in the place of _generate_single_turn, "
             f"{len(made._said)} tokens a turn and an eleventh answer that ends the episode; no forward pass"
         )
