@@ -144,7 +144,7 @@ else
 	$(BIN)/python benchmarks/alfworld_speed.py --out runs/alfworld_speed-native.json
 endif
 
-bench-peers: $(STAMP) ## measure us beside Gymnasium, GEM, SkyRL-Gym, TextArena, verifiers and TextWorld (.venv-peers, 2 GB; PEERS_ARGS=--quick)
+bench-peers: $(STAMP) ## measure us beside Gymnasium, GEM, SkyRL, TRL, TextArena, verifiers and TextWorld (.venv-peers, 6 GB; PEERS_ARGS=--quick)
 	$(BIN)/python benchmarks/peers/run.py $(PEERS_ARGS)
 
 swe-tasks: $(STAMP) ## make and prove 40 software tasks out of two packages of the index, in minutes (SWE_ARGS="--tasks 5")
