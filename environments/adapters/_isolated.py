@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from types import BuiltinMethodType, MethodType, ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -43,6 +43,10 @@ def _function(name: str) -> Callable[..., Any]:
     return ask
 
 
+#: what random.random and random.choice are; asking any object for __self__ would wake what loads data when it is asked
+_METHODS: Final = (BuiltinMethodType, MethodType)
+
+
 def isolate(package: str) -> None:
     """Put the stand-in into all loaded modules of ``package``; called again after more were loaded."""
     for name, module in list(sys.modules.items()):
@@ -50,7 +54,7 @@ def isolate(package: str) -> None:
             for key, value in list(vars(module).items()) if isinstance(module, ModuleType) else ():
                 if value is random:
                     setattr(module, key, _STAND_IN)
-                elif getattr(value, "__self__", None) is _owner:
+                elif isinstance(value, _METHODS) and value.__self__ is _owner:
                     setattr(module, key, _function(value.__name__))
 
 
