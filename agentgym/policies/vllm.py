@@ -1,9 +1,9 @@
 """vLLM in this process as the generator: token prompts in, drawn ids and their log-probabilities out.
 
 Requests run as they come (continuous batching), each with its own seed; vLLM's prefix cache plays the part that
-kept keys and values play for the torch generator. Needs vLLM, and CUDA or vLLM's CPU build. The names used are there in
-vLLM 0.33.0 (``make test-vllm``). With vLLM 0.30.0 on a CPU drawn tokens, log-probabilities, scores and new weights agree
-with plain forward passes (``make test-verl-vllm``); nothing here has run on a GPU yet.
+kept keys and values play for the torch generator. Needs vLLM, and CUDA or vLLM's CPU build. vLLM 0.33.0 has the names
+that are used (``make test-vllm``). With vLLM 0.30.0 on a CPU drawn tokens, log-probabilities, scores and new weights
+agree with plain forward passes (``make test-verl-vllm``); nothing here has run on a GPU yet.
 """
 
 from __future__ import annotations
