@@ -149,6 +149,11 @@ endif
 
 bench-peers: $(STAMP) ## measure us beside Gymnasium, GEM, SkyRL, TRL, TextArena, verifiers and TextWorld (.venv-peers, 6 GB; PEERS_ARGS=--quick)
 	$(BIN)/python benchmarks/peers/run.py $(PEERS_ARGS)
+ifeq ($(strip $(PEERS_ARGS)),)
+	$(BIN)/python benchmarks/utilisation.py
+	$(BIN)/python benchmarks/credit_speed.py --json benchmarks/results/credit_speed.json
+	$(BIN)/python benchmarks/eval_overhead.py
+endif
 
 swe-tasks: $(STAMP) ## make and prove 40 software tasks out of two packages of the index, in minutes (SWE_ARGS="--tasks 5")
 	$(BIN)/python benchmarks/swe_tasks.py $(SWE_ARGS)
