@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -14,8 +15,8 @@ from agentgym.datasets.manifest import file_hash, version
 def fingerprint(paths: Iterable[Path]) -> dict[str, Any]:
     """``{"version": ..., "files": {name: sha256}}`` of files and folders; empty for none.
 
-    A folder stands for everything below it, as one line ``name/``; files of the same name are told apart by as much of
-    their paths as it takes. ``version`` is over names and hashes, as that of the manifests of ``agentgym data``. A file
+    A folder stands for everything below it, as one line ``name/``; where two have the same name, all are named from the
+    folder that holds them. ``version`` is over names and hashes, as that of the manifests of ``agentgym data``. A file
     is read once per process, and again only where its size or date has changed. OSError for one that is not there.
     """
     found = list(dict.fromkeys(paths))
@@ -27,13 +28,13 @@ def fingerprint(paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def _names(paths: list[Path]) -> list[str]:
-    """The shortest ends of the paths that differ, all of one length where two names are equal."""
-    ends: list[tuple[str, ...]] = []
-    for length in range(1, max(len(path.parts) for path in paths) + 1):
-        ends = [path.parts[-length:] for path in paths]
-        if len(set(ends)) == len(ends):
-            break
-    return ["/".join(end) + "/" * path.is_dir() for end, path in zip(ends, paths, strict=True)]
+    """Bare names, or paths from the common folder where two names are equal: the same wherever the data lie."""
+    names = [path.name for path in paths]
+    if len(set(names)) < len(names):
+        whole = [path.absolute() for path in paths]
+        common = os.path.commonpath(whole)
+        names = [path.relative_to(common).as_posix() for path in whole]
+    return [name + "/" * path.is_dir() for name, path in zip(names, paths, strict=True)]
 
 
 def _file(path: Path) -> str:

@@ -79,7 +79,7 @@ class ServiceThread:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._box = mailbox()
+        self._box = mailbox()  # kept here, or it would go with the job
         self._jobs.put((self._box, future, function, args))
         return future
 

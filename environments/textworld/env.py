@@ -84,9 +84,10 @@ class TextWorld(Environment):
     @classmethod
     def data_files(cls, tasks: Sequence[Task], data: str | None = None, **_: Any) -> list[Path]:
         """The ``.json`` of each game that is read from a file; the others are generated."""
-        names = [task.data["file"] for task in tasks if "file" in task.data]
-        root = data_folder(data) if names else Path()
-        return [root / f"{name}.json" for name in names]
+        names = [_games.task_data("textworld", task).get("file") for task in tasks]
+        files = [f"{name}.json" for name in names if isinstance(name, str)]
+        root = data_folder(data) if files else Path()
+        return [root / file for file in files]
 
     def _path(self, task: Task) -> Path:
         data = _games.task_data("textworld", task)

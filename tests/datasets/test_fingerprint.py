@@ -14,7 +14,8 @@ import agentgym
 from agentgym.datasets import manifest
 from agentgym.datasets.fingerprint import fingerprint
 from agentgym.environment import Environment, EnvironmentSpec
-from agentgym.evaluation import evaluate
+from agentgym.errors import DataError
+from agentgym.evaluation import data_facts, evaluate
 from agentgym.registry import register
 from agentgym.types import Observation, Step, Task, TaskSet
 
@@ -94,6 +95,10 @@ def test_files_of_the_same_name_in_two_folders_both_count(tmp_path: Path) -> Non
     hashes = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("easy", "hard")}
     assert found["files"] == {f"{name}/game.json": value for name, value in hashes.items()}
     assert found == fingerprint(reversed(files))
+    nested = [tmp_path / "easy" / "game.json", tmp_path / "easy" / "more" / "game.json"]
+    nested[1].parent.mkdir()
+    nested[1].write_text("more")
+    assert list(fingerprint(nested)["files"]) == ["game.json", "more/game.json"]  # no name of the place
 
 
 def test_a_textworld_game_from_a_file_is_named_and_a_made_one_is_not(tmp_path: Path) -> None:
@@ -107,6 +112,10 @@ def test_a_textworld_game_from_a_file_is_named_and_a_made_one_is_not(tmp_path: P
     paths = TextWorld.data_files([*tasks, Task("textworld", "made", "train", data={"game": "simple"})], str(tmp_path))
     assert paths == [tmp_path / "train" / "a.json", tmp_path / "train" / "cooking" / "b.json"]
     assert TextWorld.data_files([Task("textworld", "made", "train", data={"game": "simple"})]) == []
+    broken = Task("textworld", "broken", "train")
+    with pytest.raises(DataError, match="its data is None, expected a mapping"):
+        TextWorld.data_files([broken])
+    assert data_facts(TaskSet([broken]), {}) == {}  # a report is made all the same
 
 
 @pytest.mark.parametrize(

@@ -7,24 +7,9 @@ from typing import Any
 
 import skyrl_gym
 from clock import imports, main, timed
-from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+from skyrl_echo import PROMPT, TURNS, Echo
 
-EPISODES, TURNS = 100, 10
-PROMPT = [{"role": "user", "content": "say something"}]
-
-
-class Echo(BaseTextEnv):
-    """Ten turns, no work."""
-
-    def init(self, prompt: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, Any]]:
-        self.turns = 0
-        return prompt, {}
-
-    def step(self, action: str) -> BaseTextEnvStepOutput:
-        self.turns += 1
-        done = self.turns >= TURNS
-        said = [{"role": "user", "content": f"you said {action}"}]
-        return BaseTextEnvStepOutput(observations=said, reward=1.0 if done else 0.0, done=done, metadata={})
+EPISODES = 100
 
 
 def play(env: Any) -> int:

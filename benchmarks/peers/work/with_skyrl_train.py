@@ -10,36 +10,18 @@ from typing import Any
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 import skyrl_gym
+from byte_tokenizer import byte_tokenizer
 from clock import imports, main, timed
 from omegaconf import OmegaConf
-from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+from skyrl_echo import PROMPT, TURNS, Echo
 from skyrl_train.generators.skyrl_gym_generator import SkyRLGymGenerator
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
-TURNS, TURN, EPISODES = 10, 50, 32
+TURN, EPISODES = 50, 32
 TEXT = "<action>hello</action>"
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-
-
-class Echo(BaseTextEnv):
-    """Ten turns, no work."""
-
-    def __init__(self, env_config: Any = None, extras: Any = None) -> None:
-        super().__init__()
-
-    def init(self, prompt: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, Any]]:
-        self.turns = 0
-        return prompt, {}
-
-    def step(self, action: str) -> BaseTextEnvStepOutput:
-        self.turns += 1
-        done = self.turns >= TURNS
-        said = [{"role": "user", "content": f"you said {action}"}]
-        return BaseTextEnvStepOutput(observations=said, reward=1.0 if done else 0.0, done=done, metadata={})
 
 
 class Instant:
@@ -57,18 +39,6 @@ class Instant:
         }
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
-    """One token a byte, in ChatML."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.BPE(vocab={letter: k for k, letter in enumerate(alphabet)}, merges=[]))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    inner.decoder = decoders.ByteLevel()
-    inner.add_tokens([AddedToken(mark, special=True, normalized=False) for mark in ("<|im_start|>", "<|im_end|>")])
-    made = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|im_end|>", pad_token="<|im_end|>")
-    made.chat_template = CHATML
-    return made
-
-
 def config(messages: bool) -> Any:
     """Its defaults, with log-probabilities asked for. ``messages``: each turn is a message, its default too."""
     return OmegaConf.create({
@@ -83,7 +53,7 @@ def config(messages: bool) -> Any:
 def play(generator: SkyRLGymGenerator, episodes: int, sampled: int) -> int:
     """All episodes at once by ``generate``; the turns played. ``sampled``: tokens that must count as the model's."""
     batch = {
-        "prompts": [[{"role": "user", "content": "say something"}] for _ in range(episodes)],
+        "prompts": [list(PROMPT) for _ in range(episodes)],
         "env_classes": ["peer_echo"] * episodes,
         "env_extras": [{} for _ in range(episodes)],
     }
@@ -102,7 +72,8 @@ def play(generator: SkyRLGymGenerator, episodes: int, sampled: int) -> int:
 def protocol(options: argparse.Namespace) -> dict[str, Any]:
     """Its default, and beside it all turns in one message, which its configuration offers too."""
     skyrl_gym.register("peer_echo", entry_point=Echo)
-    words, episodes = tokenizer(), 4 if options.small else EPISODES
+    words = byte_tokenizer(("<|im_start|>", "<|im_end|>"), "<|im_end|>", CHATML)
+    episodes = 4 if options.small else EPISODES
     figures = []
     for messages in (True, False):
         client = Instant(words.eos_token_id if messages else TURN)

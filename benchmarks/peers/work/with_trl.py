@@ -11,10 +11,10 @@ from typing import Any
 
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 import trl
+from byte_tokenizer import byte_tokenizer
 from clock import imports, main, timed
 from datasets import Dataset
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 TURNS, EPISODES = 10, 32
 CALL = '<tool_call>\n{"name": "say", "arguments": {"text": "hello"}}\n</tool_call><|im_end|>'
@@ -54,21 +54,10 @@ class Instant(trl.GRPOTrainer):  # type: ignore[misc]
         return [list(said) for _ in prompt_ids], [[-0.5] * len(said) for _ in prompt_ids]
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
-    """One token a byte and Qwen3's marks, with the chat template that comes with TRL."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.BPE(vocab={letter: k for k, letter in enumerate(alphabet)}, merges=[]))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    inner.decoder = decoders.ByteLevel()
-    inner.add_tokens([AddedToken(mark, special=mark.startswith("<|"), normalized=False) for mark in MARKS])
-    made = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|im_end|>", pad_token="<|endoftext|>")
-    made.chat_template = (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text(encoding="utf-8")
-    return made
-
-
 def trainer(folder: str, episodes: int) -> Instant:
     """A trainer of a tiny Qwen3 with random weights, its environments bound by one step of its own."""
-    words = tokenizer()
+    template = Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja"
+    words = byte_tokenizer(MARKS, "<|endoftext|>", template.read_text(encoding="utf-8"))
     size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "head_dim": 8}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 8192}
     model = Qwen3ForCausalLM(Qwen3Config(vocab_size=len(words), **size, **heads))
