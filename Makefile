@@ -90,9 +90,9 @@ test-verl: ## run the tests of the verl engine in an environment of their own (.
 	test -d .venv-verl || $(VERL_PYTHON) -m venv .venv-verl
 	.venv-verl/bin/python -m pip install --quiet torch==2.13.0
 	.venv-verl/bin/python -m pip install --quiet -c constraints-verl.txt -e '.[verl]' pytest pytest-timeout psutil hypothesis
-	.venv-verl/bin/python -m pytest --timeout 900 --durations 20 -s tests/trainers/verl \
-		tests/trainers/verl/engine_config.py tests/trainers/verl/engine_parity.py tests/trainers/verl/engine_e2e.py \
-		tests/trainers/verl/engine_more.py
+	.venv-verl/bin/python -m pytest --timeout 900 tests/trainers/verl
+	.venv-verl/bin/python -m pytest --timeout 900 --durations 20 -s tests/trainers/verl/engine_config.py \
+		tests/trainers/verl/engine_parity.py tests/trainers/verl/engine_e2e.py tests/trainers/verl/engine_more.py
 
 test-verl-vllm: ## the same through vLLM on a CPU (.venv-verl-vllm, 4 GB; needs AVX2, a C++ compiler and PyTorch's CPU index)
 	test -d .venv-verl-vllm || $(VERL_PYTHON) -m venv .venv-verl-vllm
