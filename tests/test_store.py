@@ -280,7 +280,8 @@ KILLED = """
     for number, task in enumerate(tasks_for("x", 100000)):
         store.append(record(Counter(), task, "0123"))
         if number == 500:
-            time.sleep(0.5)  # the timer writes what is waiting
+            while store._waiting:  # the timer writes it
+                time.sleep(0.02)
             print("ready", flush=True)
 """
 

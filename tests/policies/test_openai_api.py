@@ -47,7 +47,10 @@ class Server:
             try:
                 mood = self.moods.pop(0) if self.moods else answer()
                 if mood == "hang":
-                    await asyncio.sleep(3)
+                    for _ in range(1500):  # 30 s, or until the client gives up
+                        if await call.is_disconnected():
+                            break
+                        await asyncio.sleep(0.02)
                     mood = answer()
                 if mood == "slow":
                     await asyncio.sleep(0.1)
@@ -150,7 +153,7 @@ def test_a_hanging_server_is_cut_off(server):
     server.moods = ["hang"]
     begin = time.monotonic()
     assert act(server.policy(timeout=0.3)).text == "<action>look</action>"
-    assert time.monotonic() - begin < 2.7
+    assert time.monotonic() - begin < 25
 
 
 def test_tries_and_deadline_are_bounded(server):
@@ -161,7 +164,7 @@ def test_tries_and_deadline_are_bounded(server):
     begin = time.monotonic()
     with pytest.raises(PolicyFault, match="no answer"):
         act(server.policy(timeout=10, deadline=0.5))
-    assert time.monotonic() - begin < 2.7
+    assert time.monotonic() - begin < 25
     server.moods = ['{"choices": []}'] * 9
     with pytest.raises(PolicyFault, match="malformed"):
         act(server.policy(retries=1))

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -27,6 +26,7 @@ from fakes import (
     fingerprint,
     tasks_for,
 )
+from waiting import gone
 
 from agentgym import Environment, EnvironmentSpec, Task, Termination
 from agentgym.errors import AgentGymError, ConfigError, DataError
@@ -284,15 +284,6 @@ def start_script(tmp_path):
     children = psutil.Process(process.pid).children(recursive=True)
     assert len(children) >= 2
     return process, children
-
-
-def gone(children, seconds=20.0):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if not any(c.is_running() and c.status() != psutil.STATUS_ZOMBIE for c in children):
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_ctrl_c_records_what_was_in_flight_and_leaves_nothing_pitfall_59(tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waiting import dead, eventually, gone
 
 from agentgym.sandbox import Limits, Sandbox, SandboxError, bubblewrap, cgroups, make, seccomp
 from agentgym.sandbox import pool as pools
@@ -163,9 +164,10 @@ def test_a_killed_runner_and_a_killed_keeper_are_replaced() -> None:
         assert isinstance(sandbox, BubblewrapSandbox)
         sandbox.run("true")
         keeper = psutil.Process(sandbox._pool._process.pid)
-        for runner in keeper.children():
+        runners = keeper.children()
+        for runner in runners:
             runner.kill()
-        time.sleep(0.1)
+        assert gone(runners)
         assert sandbox.run("echo again").output == "again\n"
         keeper.kill()
         keeper.wait(10)
@@ -180,7 +182,7 @@ def test_many_commands_leave_no_zombie_no_descriptor_and_no_group(sandbox: Sandb
     for _ in range(20):
         sandbox.run("sleep 50 & true")
     assert own.num_fds() == before
-    assert [p for p in own.children(recursive=True) if p.status() == psutil.STATUS_ZOMBIE] == []
+    assert eventually(lambda: not any(dead(process) for process in own.children(recursive=True)))
     keeper = psutil.Process(pools.pool()._process.pid)
     assert all(runner.num_fds() < 12 for runner in [keeper, *keeper.children()])
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from docker_help import LOOKALIKE_MOUNTS
+from waiting import eventually
 
 from agentgym.errors import AgentGymError, ConfigError
 from agentgym.sandbox import Limits, Sandbox, SandboxError, leftovers, make
@@ -41,13 +42,6 @@ def ours(engine: Any) -> list[str]:
     """Names of this process's containers."""
     found = engine.api.containers(all=True, filters={"label": f"{container.LABEL}={leftovers.current().id}"})
     return [name for one in found for name in one["Names"]]
-
-
-def wait_until(true: Any, seconds: float = 15.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return bool(true())
 
 
 # -- the interface ---------------------------------------------------------------------------------------------------
@@ -220,7 +214,7 @@ def test_a_flood_neither_hangs_the_next_command_nor_the_end(docker_engine: Any) 
         assert made.run("echo next").output == "next\n"
     made.close()
     assert time.monotonic() - begun < 30  # 90 s and 20 s for each with the SDK's own stream
-    assert wait_until(lambda: not ours(docker_engine) or len(ours(docker_engine)) == 1)
+    assert eventually(lambda: not ours(docker_engine) or len(ours(docker_engine)) == 1)
 
 
 def test_daemons_die_with_their_command_and_hold_nothing_up(sandbox: Sandbox) -> None:
@@ -337,7 +331,7 @@ def test_killing_the_run_leaves_nothing(docker_engine: Any, moment: str) -> None
     assert docker_engine.api.containers(all=True, filters=wanted)
     process.kill()
     process.communicate()
-    assert wait_until(lambda: not docker_engine.api.containers(all=True, filters=wanted))
+    assert eventually(lambda: not docker_engine.api.containers(all=True, filters=wanted))
 
 
 def test_the_reaper_removes_the_dead_runs_containers_and_no_others(docker_engine: Any) -> None:
@@ -369,7 +363,7 @@ def test_a_start_that_fails_leaves_nothing(docker_engine: Any, lookalike_image: 
     for options in ({}, {"mounts": LOOKALIKE_MOUNTS, "setup": "echo bad; exit 9"}):  # no bash without the mounts
         with pytest.raises(SandboxError, match=r"bash|exit code 9: bad"):
             make("docker", image=lookalike_image, **options).start()  # type: ignore[arg-type]
-    assert wait_until(lambda: set(ours(docker_engine)) <= before)
+    assert eventually(lambda: set(ours(docker_engine)) <= before)
 
 
 # -- images ----------------------------------------------------------------------------------------------------------

@@ -18,8 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from docker_help import LOOKALIKE_MOUNTS, require
+from waiting import gone
 
 from agentgym.sandbox import SandboxError, backends, make
 from agentgym.sandbox.base import MIB
@@ -81,8 +83,9 @@ def test_a_private_engine_leaves_nothing(private: Path) -> None:
 def test_a_private_engine_that_was_killed_can_still_be_cleared_up(private: Path) -> None:
     made = make("docker", host=f"unix://{private}/docker.sock")
     made.start()
-    os.kill(pid(private), signal.SIGKILL)
-    time.sleep(0.3)
+    engine = psutil.Process(pid(private))
+    engine.kill()
+    assert gone([engine])
     assert script("stop", str(private)).returncode == 0
     assert not private.exists()
     assert remains(private) == []
