@@ -13,8 +13,9 @@ from typing import Any
 from agentgym.config.loader import save_recipe
 from agentgym.config.recipe import Recipe
 from agentgym.errors import AgentGymError
-from agentgym.trainers.verl import compat, translate
-from agentgym.trainers.verl.translate import Machine, Start
+from agentgym.trainers.verl import compat, scope, translate
+from agentgym.trainers.verl.scope import Machine
+from agentgym.trainers.verl.translate import Start
 
 HERE = "agentgym.trainers.verl"
 START_ATTEMPTS = 4
@@ -28,7 +29,7 @@ def train(recipe: Recipe, run_dir: Path, resume: bool = False) -> None:
     """Run ``recipe`` in ``run_dir``. Raises an AgentGymError that names the cause where the run cannot go on."""
     compat.require()
     machine = Machine.here(recipe.model.device)
-    translate.check(recipe, machine)
+    scope.check(recipe, machine)
     folder = run_dir.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "recipe.yaml").exists():

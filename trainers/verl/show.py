@@ -8,7 +8,8 @@ from agentgym.config import strict_yaml
 from agentgym.config.recipe import Recipe
 from agentgym.errors import MissingDependency
 from agentgym.trainers.verl import compat, translate
-from agentgym.trainers.verl.translate import Machine, Start
+from agentgym.trainers.verl.scope import Machine
+from agentgym.trainers.verl.translate import Start
 
 
 def text(recipe: Recipe, folder: Path) -> str:

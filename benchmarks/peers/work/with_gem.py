@@ -124,7 +124,7 @@ def vector(kind: str, threads: bool, options: argparse.Namespace) -> dict[str, A
         env.reset(seed=0)
         note = f"make_vec, async_mode={threaded} ({'a thread each' if threaded else 'serial'}), in lock-step"
         figures.append(timed(partial(steps_of, env), options, note))
-    return {**figures[0], "the other": figures[1]}
+    return {**figures[0], f"async_mode={not threads}": figures[1]}
 
 
 def steps_of(env: Any) -> int:

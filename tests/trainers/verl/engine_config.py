@@ -34,9 +34,9 @@ def test_verl_takes_every_translation() -> None:
     """verl's own checks of the configuration, for the recipes of all sizes."""
     code = (
         "from pathlib import Path; import sys; from agentgym.config.loader import load_recipe;"
-        "from agentgym.trainers.verl import translate as t; from agentgym.trainers.verl.launch import prepare;"
-        "prepare(t.Machine(False)); from agentgym.trainers.verl.config import compose;"
-        "[compose(t.settings(load_recipe(n, ['model.constrain=false']), Path('x'), t.Machine(g, g), t.Start('m')))"
+        "from agentgym.trainers.verl import scope, translate as t; from agentgym.trainers.verl.launch import prepare;"
+        "prepare(scope.Machine(False)); from agentgym.trainers.verl.config import compose;"
+        "[compose(t.settings(load_recipe(n, ['model.constrain=false']), Path('x'), scope.Machine(g, g), t.Start('m')))"
         " for n, g in (('quest/k2', False), ('scale/1gpu-0.5b', True), ('scale/8gpu-7b', True),"
         " ('scale/64gpu-32b', True))]"
     )

@@ -19,11 +19,11 @@ import torch
 def main(payload: Path, out: Path) -> None:
     """Build the engine as verl's worker does, update, gather."""
     from agentgym.config.loader import load_recipe
-    from agentgym.trainers.verl import translate
+    from agentgym.trainers.verl import scope, translate
     from agentgym.trainers.verl.launch import prepare
 
     told = pickle.loads(payload.read_bytes())
-    machine = translate.Machine(cuda=False)
+    machine = scope.Machine(cuda=False)
     prepare(machine)
     torch.set_num_threads(1)
     from verl.utils import tensordict_utils as tu

@@ -11,7 +11,8 @@ from agentgym.cli import run
 from agentgym.config.loader import load_recipe
 from agentgym.errors import ConfigError, MissingDependency
 from agentgym.trainers.verl import compat, keys, seam
-from agentgym.trainers.verl.translate import Machine, Start, rollout_backend, settings, window
+from agentgym.trainers.verl.scope import Machine
+from agentgym.trainers.verl.translate import Start, settings
 
 CPU, GPU = Machine(cuda=False), Machine(cuda=True, flash=True)
 PLAIN = ("engine=verl", "model.constrain=false")
@@ -49,10 +50,6 @@ class TestTranslation:
         assert tree["actor_rollout_ref"]["rollout"]["max_model_len"] == 500
         assert tree["data"]["max_prompt_length"] == 494
 
-    def test_a_models_folder_says_its_window(self, tmp_path: Path) -> None:
-        (tmp_path / "config.json").write_text('{"max_position_embeddings": 1234}')
-        assert window(load_recipe("quest/k2", [*PLAIN, f"model.path={tmp_path}"])) == 1234
-
     def test_cpu_computes_in_float32_and_gpu_in_bfloat16(self) -> None:
         cpu, gpu = translated(), translated(machine=GPU, name="alfworld/qwen2.5-0.5b")
         for tree, compute, rollout in ((cpu, "fp32", "float32"), (gpu, "bf16", "bfloat16")):
@@ -60,10 +57,9 @@ class TestTranslation:
             assert (sharding["model_dtype"], sharding["mixed_precision"]["param_dtype"]) == ("fp32", compute)
             assert tree["actor_rollout_ref"]["rollout"]["dtype"] == rollout
 
-    def test_rollout_backend(self) -> None:
-        recipe = load_recipe("quest/k2", PLAIN)
-        assert (rollout_backend(recipe, CPU), rollout_backend(recipe, GPU)) == ("torch", "vllm")
+    def test_the_rollout_server(self) -> None:
         assert translated("cluster.rollout=vllm")["actor_rollout_ref"]["rollout"]["name"] == "vllm"
+        assert translated()["actor_rollout_ref"]["rollout"]["name"] == "agentgym_torch"
 
     def test_cluster(self) -> None:
         tree = translated("cluster={nodes: 2, gpus: 8, tensor_parallel: 4, offload: true}", machine=GPU)
@@ -136,31 +132,6 @@ class TestPassThrough:
 
     def test_a_section_is_no_value(self) -> None:
         assert "a section" in refused("verl.trainer=3")
-
-
-class TestRefusals:
-    @pytest.mark.parametrize(
-        ("override", "word"),
-        [
-            ("model.constrain=true", "model.constrain"),
-            ("rl.steps=0", "rl.steps"),
-            ("mix=[{name: bandit}]", "mix"),
-            ("rl.resample=1", "rl.resample"),
-            ("rl.reference_every=2", "rl.reference_every"),
-            ("rl.max_seconds=10", "rl.max_seconds"),
-            ("model.lora={r: 4, dropout: 0.1}", "dropout"),
-            ("cluster={gpus: 2, tensor_parallel: 2}", "cluster.rollout=vllm"),
-            ("limits.max_episode_tokens=6", "max_response_tokens"),
-        ],
-    )
-    def test_what_the_engine_cannot_honour(self, override: str, word: str) -> None:
-        assert word in refused(override)
-
-    def test_tensor_parallel_must_divide_the_gpus(self) -> None:
-        assert "divide" in refused("cluster={gpus: 3, tensor_parallel: 2, rollout: vllm}", machine=GPU)
-
-    def test_a_hub_model_without_a_token_limit(self) -> None:
-        assert "limits.max_episode_tokens" in refused("model.path=Org/Model", "sft.steps=0")
 
 
 class TestVersions:

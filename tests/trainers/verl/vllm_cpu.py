@@ -11,7 +11,7 @@ from engine_runs import QUEST, Run, model_of
 
 from agentgym.trainers.verl import compat
 from agentgym.trainers.verl.launch import variables
-from agentgym.trainers.verl.translate import Machine
+from agentgym.trainers.verl.scope import Machine
 
 #: vLLM has no CPU attention for heads of 8 numbers
 SIZE = ["model.tiny.hidden_size=128", "model.tiny.heads=2", "cluster.rollout=vllm"]
