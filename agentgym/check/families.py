@@ -36,10 +36,24 @@ FAMILIES: Final[dict[str, Callable[[Probe], None]]] = {
 
 def run_family(probe: Probe, name: str) -> None:
     """One family. What stops it is in the report."""
-    probe.begun = time.monotonic()
+    probe.begin()
     with contextlib.suppress(Stop):
         FAMILIES[name](probe)
+    if probe.cut:
+        _tell_cut(probe, name)
     probe.report.ran.append(name)
+
+
+def _tell_cut(probe: Probe, name: str) -> None:
+    """What was not looked at must not pass for what was found right."""
+    probe.find(
+        "note",
+        "time_up",
+        name,
+        expected=f"{name}: checked to its end within {probe.settings.seconds:g} s",
+        seen=f"time was up; left out: {probe.cut}",
+        mend="give it more time (--deadline: a family begins nothing new after a quarter of it)",
+    )
 
 
 def check_here(name: str, settings: Settings | None = None, families: Iterable[str] = FAMILIES) -> Report:

@@ -42,6 +42,16 @@ def quoted(value: Any) -> str:
     return text if len(text) <= QUOTE else f"{text[: QUOTE - 4]} ..."
 
 
+def apart(value: Any, other: Any) -> str:
+    """As :func:`quoted`; of a long text the part where it begins to differ from ``other``."""
+    if not isinstance(value, str) or not isinstance(other, str) or max(len(value), len(other)) < QUOTE // 2:
+        return quoted(value)
+    length = min(len(value), len(other))
+    same = next((k for k in range(length) if value[k] != other[k]), length)
+    start = max(0, same - QUOTE // 4)
+    return quoted(value[start:]) if not start else f"... {quoted(value[start:])} (from character {start} on)"
+
+
 @dataclass(slots=True)
 class Report:
     """The findings on one environment. ``measured``: seconds, bytes and counts by name; ``ran``: families checked."""

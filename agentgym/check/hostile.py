@@ -56,7 +56,7 @@ def check_hostile(probe: Probe) -> None:
         _judge(probe, step, action, task)
     for wrong in WRONG_TYPES:
         _wrong_type(probe, env, wrong, task)
-    for script in probe.scripts:
+    for script in probe.in_time(probe.scripts):
         if not probe.plays_same(
             "hostile_damage",
             env,

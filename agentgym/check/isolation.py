@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.check.finding import quoted
+from agentgym.check.finding import apart
 from agentgym.check.probe import Probe, Script, difference, entry, place
 from agentgym.errors import AgentGymError
 from agentgym.registry import make
@@ -27,7 +27,7 @@ def check_interleaved(probe: Probe) -> None:
     seen: list[list[Any]] = [[] for _ in scripts]
     going = set(range(len(scripts)))
     with probe.blaming("not_independent", expected=_INDEPENDENT, mend=_MEND):
-        while going and not probe.late():
+        while going and not probe.late(f"the ends of {len(going)} of {len(scripts)} episodes"):
             for k in sorted(going):
                 shown = next(episodes[k], None)
                 if shown is None:
@@ -92,23 +92,25 @@ def _thread(probe: Probe, scripts: Sequence[Script], number: int, barrier: Any, 
     try:
         barrier.wait(30)
     except threading.BrokenBarrierError:
+        probe.cut = probe.cut or "all: the threads' constructors took more than 30 s"
         return
-    for k in range(3 * len(scripts)):
+    rounds = 3 * len(scripts)
+    for k in range(rounds):
         script = scripts[(k + number) % len(scripts)]
         turn = 0
         try:
-            seen = [entry(env.reset(script.task))]
+            seen = [entry(env, env.reset(script.task))]
             for turn, action in enumerate(script.actions, 1):  # noqa: B007 - read where it raises
                 step = env.step(action)
-                seen.append(entry(step.observation, step))
+                seen.append(entry(env, step.observation, step))
         except BaseException as error:
             problems.append((script, (turn, f"{type(error).__name__}: {error}")))
             return
         if found := difference(script.seen, seen):
             turn, name, a, b = found
-            problems.append((script, (turn, f"{name} alone was {quoted(a)}, beside others {quoted(b)}")))
+            problems.append((script, (turn, f"{name} alone was {apart(a, b)}, beside others {apart(b, a)}")))
             return
-        if problems or probe.late():
+        if problems or (k + 1 < rounds and probe.late(f"{rounds - k - 1} of {rounds} episodes of a thread")):
             break
     env.close()
 

@@ -20,13 +20,16 @@ def check_expert(probe: Probe) -> None:
     tasks = probe.first_tasks(_MANY if probe.spec.cheap else probe.settings.tasks)
     solved, played, missed = 0, 0, ""
     env = probe.make()
-    for task in tasks:
+    for task in probe.in_time(tasks):
         probe.reset(env, task)
         if played == 0 and probe.expert(env, task, 1) is None:
             _no_expert(probe, task)
             probe.close(env)
             return
-        success, outcome, turns, why = _play_expert(probe, env, task)
+        end = _play_expert(probe, env, task)
+        if end is None:
+            break
+        success, outcome, turns, why = end
         played += 1
         solved += success
         missed = missed or ("" if success else f"{place(task, turns)}: {why}")
@@ -39,9 +42,9 @@ def check_expert(probe: Probe) -> None:
                 seen=f"outcome {outcome:g}",
                 mend="let rewards sum to 1, or set Step.score",
             )
-        if probe.late():
-            break
     probe.close(env)
+    if not played:
+        return
     probe.report.measured["expert solves, share"] = round(solved / played, 4)
     share = probe.spec.expert_success
     least = share * played - 3 * sqrt(played * share * (1 - share))
@@ -68,8 +71,8 @@ def _no_expert(probe: Probe, task: Task) -> None:
     )
 
 
-def _play_expert(probe: Probe, env: Environment, task: Task) -> tuple[bool, float, int, str]:
-    """Success, outcome, turns, and why not."""
+def _play_expert(probe: Probe, env: Environment, task: Task) -> tuple[bool, float, int, str] | None:
+    """Success, outcome, turns, and why not. None where time was up first, which says nothing about the expert."""
     rewards, score = 0.0, None
     for turn in range(1, probe.spec.max_turns + 1):
         action = probe.expert(env, task, turn)
@@ -80,8 +83,8 @@ def _play_expert(probe: Probe, env: Environment, task: Task) -> tuple[bool, floa
         score = step.score
         if step.terminated:
             return step.success, rewards if score is None else score, turn, "the episode ended without success"
-        if probe.late():
-            return False, rewards, turn, "time was up"
+        if probe.late(f"the expert's episodes from {place(task, turn)} on"):
+            return None
     return False, rewards, probe.spec.max_turns, "the turn limit came first"
 
 
@@ -110,7 +113,7 @@ def check_endings(probe: Probe) -> None:
             if step.terminated:
                 ends[turn] += 1
                 break
-            if probe.late():
+            if probe.late(f"what doing nothing leads to from {place(task, turn)} on"):
                 break
         played += 1
         outcome = total if score is None else score

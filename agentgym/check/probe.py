@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from agentgym.check.finding import Finding, Level, Report, quoted
+from agentgym.check.finding import Finding, Level, Report, apart, quoted
 from agentgym.environment import Environment, EnvironmentSpec
 from agentgym.errors import AgentGymError, MissingDependency, failed_code
 from agentgym.registry import environment_class, make
@@ -67,10 +67,13 @@ FIELDS: Final = (
 )
 
 
-def entry(observation: Observation, step: Step | None = None) -> tuple[Any, ...]:
-    """All that a reset or a step says, as plain values."""
+def entry(env: Environment, observation: Observation, step: Step | None = None) -> tuple[Any, ...]:
+    """All that a reset or a step of ``env`` says and must say again, as plain values."""
     listed = None if observation.admissible is None else tuple(observation.admissible)
-    head = (observation.text, listed, observation.state_key)
+    text = env.comparable(observation.text)
+    if not isinstance(text, str):
+        raise TypeError(f"comparable() returned {type(text).__name__}, expected str")
+    head = (text, listed, observation.state_key)
     if step is None:
         return (*head, 0.0, False, False, True, (), None, "")
     info = repr(sorted(step.info.items())) if step.info else ""
@@ -102,6 +105,7 @@ class Probe:
         self._scripts: list[Script] | None = None
         self._blame: tuple[str, str, str] | None = None
         self.begun = time.monotonic()
+        self.cut = ""
 
     # -- findings --------------------------------------------------------------------------------------------------
 
@@ -109,9 +113,23 @@ class Probe:
         """Record a finding."""
         self.report.add(Finding(level, code, where, expected, seen, mend))
 
-    def late(self) -> bool:
-        """Whether the family has had its time and should start nothing new."""
-        return time.monotonic() - self.begun > self.settings.seconds
+    def begin(self) -> None:
+        """A family begins: its time runs from now, and nothing of it is left out yet."""
+        self.begun, self.cut = time.monotonic(), ""
+
+    def late(self, left: str) -> bool:
+        """Whether the family has had its time and should start nothing new. ``left`` says what it then leaves out."""
+        if time.monotonic() - self.begun <= self.settings.seconds:
+            return False
+        self.cut = self.cut or left
+        return True
+
+    def in_time(self, items: Sequence[Result]) -> Iterator[Result]:
+        """The first item, and the others as long as there is time."""
+        for number, item in enumerate(items):
+            if number and self.late(f"{len(items) - number} of {len(items)} tasks"):
+                return
+            yield item
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -166,6 +184,10 @@ class Probe:
     def expert(self, env: Environment, task: Task, turn: int) -> str | None:
         """``env.expert()``, checked."""
         return self.call(f"expert: task {task.name!r}, turn {turn}", lambda: checked_expert(env.expert()))
+
+    def entry(self, env: Environment, observation: Observation, step: Step | None = None) -> tuple[Any, ...]:
+        """:func:`entry`, checked."""
+        return self.call(f"comparable({quoted(observation.text)[:60]})", entry, env, observation, step)
 
     def close(self, env: Environment) -> None:
         """``env.close()``."""
@@ -231,19 +253,17 @@ class Probe:
         """One mixed episode of each task: expert's, listed and senseless actions. Played once, on new instances."""
         if self._scripts is None:
             made: list[Script] = []
-            for task in self.panel:
+            for task in self.in_time(self.panel):
                 env = self.make()
                 made.append(self._script(env, task))
                 self.close(env)
-                if self.late():
-                    break
             self._scripts = made
         return self._scripts
 
     def _script(self, env: Environment, task: Task) -> Script:
         rng = python_rng("agentgym check", task.id)
         observation = self.reset(env, task)
-        actions, seen = [], [entry(observation)]
+        actions, seen = [], [self.entry(env, observation)]
         for turn in range(1, self.turns() + 1):
             wish = rng.random()
             advice = self.expert(env, task, turn) if wish < 0.5 else None
@@ -256,7 +276,7 @@ class Probe:
                 action = rng.choice(list(listed)) if listed else rng.choice(_WORDS)
             step = self.step(env, action, task, turn)
             actions.append(action)
-            seen.append(entry(step.observation, step))
+            seen.append(self.entry(env, step.observation, step))
             observation = step.observation
             if step.terminated:
                 break
@@ -268,10 +288,10 @@ class Probe:
 
     def playing(self, env: Environment, script: Script) -> Iterator[tuple[Any, ...]]:
         """As :meth:`replay`, one entry at a time."""
-        yield entry(self.reset(env, script.task))
+        yield self.entry(env, self.reset(env, script.task))
         for turn, action in enumerate(script.actions, 1):
             step = self.step(env, action, script.task, turn)
-            yield entry(step.observation, step)
+            yield self.entry(env, step.observation, step)
             if step.terminated:
                 return
 
@@ -292,7 +312,7 @@ class Probe:
             code,
             place(script.task, turn),
             expected=expected,
-            seen=f"{name} was {quoted(before)}, {what} it is {quoted(after)}",
+            seen=f"{name} was {apart(before, after)}, {what} it is {apart(after, before)}",
             mend=mend,
         )
         return False

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 from typing import Any, Final
 
-from agentgym.check.finding import quoted
-from agentgym.check.probe import Probe, Script, difference, entry, place
+from agentgym.check.finding import apart, quoted
+from agentgym.check.probe import Probe, Script, difference, place
 from agentgym.environment import Environment
 from agentgym.errors import AgentGymError
 from agentgym.rollouts.handles import checked_observation
@@ -21,8 +21,8 @@ def check_snapshots(probe: Probe) -> None:
     if not probe.spec.snapshots:
         _check_absent(probe, env)
     else:
-        for script in probe.scripts:
-            if not _check_episode(probe, env, script) or probe.late():
+        for script in probe.in_time(probe.scripts):
+            if not _check_episode(probe, env, script):
                 break
         else:
             _check_bad(probe, env)
@@ -87,12 +87,12 @@ def _continues(probe: Probe, env: Environment, script: Script, turn: int, state:
     task = script.task
     what = f"restore: {place(task, turn)}"
     back = probe.call(what, lambda: checked_observation(env.restore(state), "restore"))
-    seen = [(*entry(back)[:3], *script.seen[turn][3:])]
+    seen = [(*probe.entry(env, back)[:3], *script.seen[turn][3:])]
     over = script.seen[turn][4]
     with probe.blaming("snapshot_unfaithful", expected=_EXACTLY, mend=_MEND):
         for later, action in enumerate(() if over else script.actions[turn:], turn + 1):
             step = probe.step(env, action, task, later)
-            seen.append(entry(step.observation, step))
+            seen.append(probe.entry(env, step.observation, step))
     found = difference(script.seen[turn:], seen)
     if found is None:
         return True
@@ -102,7 +102,7 @@ def _continues(probe: Probe, env: Environment, script: Script, turn: int, state:
         "snapshot_unfaithful",
         f"{place(task, turn + after)}, restored at turn {turn} in {where}",
         expected=_EXACTLY,
-        seen=f"{name} was {quoted(a)}, now {quoted(b)}",
+        seen=f"{name} was {apart(a, b)}, now {apart(b, a)}",
         mend=_MEND,
     )
     return False

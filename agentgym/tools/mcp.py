@@ -238,6 +238,10 @@ class MCPTools(Environment):
             return observation
         return replace(observation, admissible=[_acted(action) for action in observation.admissible])
 
+    def comparable(self, text: str) -> str:
+        """As the environment inside compares its answers."""
+        return self._inner.comparable(text)
+
     def expert(self) -> str | None:
         """The inner expert's action, as a call."""
         action = self._inner.expert()

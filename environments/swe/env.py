@@ -161,7 +161,7 @@ class SWE(Environment):
         rewards = self._facts.turn(self._running(), valid, executed)
         shown = cut(text, self._options.head, self._options.tail)
         return Step(
-            Observation(shown),
+            Observation(shown, state_key=without_times(shown)),
             grounded=executed,
             milestones=self._facts.milestones,
             info={**(info or {}), "rewards": rewards},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import threading
 import time
 from dataclasses import replace
@@ -356,6 +357,35 @@ class Slow(Right):
 
     def step(self, action: str) -> Step:
         time.sleep(0.004)
+        return super().step(action)
+
+
+class Clock(Right):
+    """Correct: its text holds the time, and it says what of it must be the same."""
+
+    def look(self) -> Observation:
+        seen = super().look()
+        text = f"{seen.text} at {time.perf_counter_ns()} ns"
+        return Observation(text, seen.admissible, self.comparable(text))
+
+    def comparable(self, text: str) -> str:
+        return re.sub(r"\d+ ns", "...", text)
+
+
+class NotComparable(Right):
+    """Keeps a number of its text."""
+
+    def comparable(self, text: str) -> str:
+        return len(text)  # type: ignore[return-value]
+
+
+class Patient(Right):
+    """Correct, but each step takes long."""
+
+    spec = replace(Right.spec, cheap=False)
+
+    def step(self, action: str) -> Step:
+        time.sleep(0.15)
         return super().step(action)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentgym.check import Finding, Report, Settings, check, check_here
+from agentgym.check.finding import apart
+from agentgym.check.probe import Probe
 from agentgym.errors import AgentGymError, UnknownNameError
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -45,6 +47,7 @@ CASES = {
     "Aliased": ("aliased", r"list of actions changed"),
     "PlainInfo": ("raises_step", r"Step\.info is not JSON-compatible"),
     "Slow": ("not_cheap", r"less than 2 ms .*\d\.\d ms"),
+    "NotComparable": ("raises_comparable", r"comparable\(.word .*returned int, expected str"),
     "Leaks": ("memory", r"bytes an episode"),
 }
 
@@ -69,6 +72,46 @@ def test_the_correct_one_passes_without_a_word() -> None:
     assert report.measured["step, median us"] > 0
 
 
+def test_what_need_not_be_the_same_is_left_out() -> None:
+    assert check("broken:Clock").findings == []
+
+
+def test_time_that_is_up_is_no_fault_of_the_environment() -> None:
+    """What was not looked at is said, once a family; the expert is not blamed for an episode that was cut off."""
+    report = check_here("broken:Patient", Settings(tasks=2, seconds=0.1))
+    assert {finding.code for finding in report.findings} == {"time_up"}
+    left = {finding.where: finding.seen for finding in report.findings}
+    assert "left out: the expert's episodes from task 'word-0', turn 1 on" in left["expert"]
+    assert "left out: 1 of 2 tasks" in left["episodes"]
+    assert "there was time for 1" in left["cost"]
+    assert "expert solves, share" not in report.measured
+    assert report.ok(strict=True)
+
+
+def test_all_tasks_in_time_is_nothing_to_tell() -> None:
+    probe = Probe("broken:Right", Settings(seconds=60), Report("x"))
+    assert list(probe.in_time([1, 2])) == [1, 2]
+    assert not probe.cut
+    probe.begun -= 61
+    assert list(probe.in_time([1])) == [1]
+    assert not probe.cut
+    assert list(probe.in_time([1, 2, 3])) == [1]
+    assert probe.cut == "2 of 3 tasks"
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "shown"),
+    [
+        ("short", "other", "'short'"),
+        (5, "x" * 200, "5"),
+        ("x" * 100 + "a", "x" * 100 + "b", f"... {'x' * 40 + 'a'!r} (from character 60 on)"),
+        ("x" * 100, "x" * 100 + "b", f"... {'x' * 40!r} (from character 60 on)"),
+    ],
+)
+def test_long_texts_are_quoted_where_they_part(value: object, other: object, shown: str) -> None:
+    assert apart(value, other) == shown
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_broken_ones_are_caught(name: str) -> None:
     report = check_here(f"broken:{name}", Settings(tasks=3, seconds=6.0))
@@ -79,7 +122,7 @@ def test_every_broken_environment_is_tested() -> None:
     import broken
 
     defined = {n for n, c in vars(broken).items() if isinstance(c, type) and issubclass(c, broken.Right)}
-    assert defined - {"Right"} == {*CASES, "HashOrder", "Hangs", "Dies"}
+    assert defined - {"Right"} == {*CASES, "HashOrder", "Hangs", "Dies", "Clock", "Patient"}
 
 
 def test_the_order_of_a_set_is_seen_between_processes() -> None:

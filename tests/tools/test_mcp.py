@@ -49,6 +49,11 @@ def test_calls_are_carried_out_and_the_world_stays(world) -> None:
     assert step.success
 
 
+def test_answers_are_compared_as_the_environment_inside_does(world, monkeypatch) -> None:
+    monkeypatch.setattr(type(world._inner), "comparable", lambda self, text: text.upper())
+    assert world.comparable("a") == "A"
+
+
 def test_what_goes_wrong_is_told(world) -> None:
     world.reset(world.tasks("train", count=1)[0])
     for action, text in (

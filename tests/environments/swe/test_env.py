@@ -225,3 +225,6 @@ def test_answers_are_compared_without_times_and_addresses(make_env: Make) -> Non
         "1 failed in <varies>\nreal <varies>\n<P object at <varies>>, <varies>, at <varies>\nversion 1.2, 3 s"
     )
     assert env.comparable("2 failed in 0.13s") != env.comparable("1 failed in 0.13s")
+    seen = bash(env, "echo 1 failed in 0.13s").observation
+    assert "0.13s" in seen.text
+    assert seen.state_key == env.comparable(seen.text)
