@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any, Final
 
+from agentgym.environment import Environment
 from agentgym.errors import MissingDependency
 from agentgym.registry import make
 from agentgym.serving.episodes import Episodes, Limits, Refused, task_row
@@ -54,12 +55,23 @@ def make_app(env: str, options: Mapping[str, Any] | None = None, limits: Limits 
         return JSONResponse({"status": "ok"})
 
     async def spec(_: Request) -> Any:
-        return JSONResponse({"env": env, "spec": asdict(lister.spec), "open": len(episodes.sessions)})
+        return JSONResponse(
+            {
+                "env": env, "spec": asdict(lister.spec), "open": len(episodes.sessions),
+                "comparable": type(lister).comparable is not Environment.comparable,
+            }
+        )  # fmt: skip
 
     async def tasks(request: Request) -> Any:
         asked = _object(await request.body())
         found = episodes.tasks(_split(asked, lister.spec.splits), _options(asked))
         return JSONResponse({"name": found.name, "tasks": [task_row(task) for task in found[: bounds.tasks]]})
+
+    async def comparable(request: Request) -> Any:
+        text = _object(await request.body()).get("text")
+        if not isinstance(text, str):
+            raise Refused(422, f"text must be text, got {type(text).__name__}")
+        return Response(json.dumps({"text": lister.comparable(text)}), media_type="application/json")
 
     async def start(request: Request) -> Any:
         asked = _object(await request.body())
@@ -74,7 +86,8 @@ def make_app(env: str, options: Mapping[str, Any] | None = None, limits: Limits 
         return Response(status_code=204)
 
     for path, function, method in (
-        ("/health", health, "GET"), ("/spec", spec, "GET"), ("/tasks", tasks, "POST"), ("/episodes", start, "POST"),
+        ("/health", health, "GET"), ("/spec", spec, "GET"), ("/tasks", tasks, "POST"),
+        ("/comparable", comparable, "POST"), ("/episodes", start, "POST"),
         ("/episodes/{episode}/expert", expert, "POST"), ("/episodes/{episode}", close, "DELETE"),
     ):  # fmt: skip
         app.add_route(path, function, methods=[method])

@@ -49,7 +49,8 @@ class Remote(Environment):
         self._token = Path(token_file).read_text().strip() if token_file else os.environ.get(TOKEN, "")
         self._connection: http.client.HTTPConnection | None = None
         self._episode, self._turn = "", 0
-        served = self._ask("GET", "/spec", None)["spec"]
+        told = self._ask("GET", "/spec", None)
+        served, self._compares = told["spec"], bool(told.get("comparable"))
         vars(self)["spec"] = EnvironmentSpec(  # the instance's own
             "remote", served["max_turns"], cheap=False, splits=tuple(served["splits"]),
             action_help=served["action_help"], kinds=tuple(served["kinds"]), description=self.spec.description,
@@ -90,6 +91,10 @@ class Remote(Environment):
         action = self._ask("POST", f"/episodes/{self._running()}/expert", {})["action"]
         return None if action is None else str(action)
 
+    def comparable(self, text: str) -> str:
+        """As the server's environment compares its answers; asked only where it leaves something out."""
+        return str(self._ask("POST", "/comparable", {"text": text})["text"]) if self._compares else text
+
     def _running(self) -> str:
         if not self._episode:
             raise EnvironmentFault("environment 'remote': reset(task) must come first")
@@ -124,7 +129,7 @@ class Remote(Environment):
                 break
             except (OSError, http.client.HTTPException) as error:
                 self._hang_up()
-                repeatable = path.endswith(("/step", "/expert", "/spec", "/tasks"))
+                repeatable = path.endswith(("/step", "/expert", "/spec", "/tasks", "/comparable"))
                 if last or isinstance(error, TimeoutError) or (fresh and not repeatable):
                     raise EnvironmentFault(
                         f"environment 'remote': {method} {path} of {self._parts.netloc} failed: "

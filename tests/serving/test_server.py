@@ -51,6 +51,18 @@ def ask(url: str, method: str, path: str, data: Any = None, token: str = "", raw
     return answer.status, json.loads(content) if content else None
 
 
+def test_the_served_environment_says_what_must_be_the_same() -> None:
+    with serving("fakes:Clock") as url:
+        remote = agentgym.make("remote", url=url)
+        assert [remote.comparable(text) for text in ("say 1 at 0.5 s", "\ud800 at 2")] == ["say 1", "\ud800"]
+        remote.close()
+        assert ask(url, "POST", "/comparable", {"text": 5}) == (422, {"detail": "text must be text, got int"})
+    with serving("keydoor", Limits(body=10)) as url:  # nothing is asked for where all must be the same
+        remote = agentgym.make("remote", url=url)
+        assert remote.comparable("x" * 100) == "x" * 100
+        remote.close()
+
+
 def test_the_client_plays_what_the_environment_plays() -> None:
     local = agentgym.make("keydoor")
     with serving("keydoor") as url:
@@ -60,14 +72,14 @@ def test_the_client_plays_what_the_environment_plays() -> None:
         tasks, ours = remote.tasks("valid", count=3), local.tasks("valid", count=3)
         assert [task.name for task in tasks] == [task.name for task in ours]
         for there, here in zip(tasks, ours, strict=True):
-            assert entry(remote.reset(there)) == entry(local.reset(here))
+            assert entry(remote, remote.reset(there)) == entry(local, local.reset(here))
             assert remote.milestone_names == local.milestone_names
             for _ in range(local.spec.max_turns):
                 action = local.expert()
                 assert remote.expert() == action
                 step = local.step(action or "")
                 answer = remote.step(action or "")
-                assert entry(answer.observation, answer) == entry(step.observation, step)
+                assert entry(remote, answer.observation, answer) == entry(local, step.observation, step)
                 if step.terminated:
                     break
             assert step.success
