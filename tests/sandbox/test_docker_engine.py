@@ -35,18 +35,33 @@ def script(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, timeout=90)
 
 
-@pytest.fixture
-def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of an engine of this test's own."""
-    if os.geteuid() != 0 or not shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin"):
+#: whether engines can be started here
+HERE = os.geteuid() == 0 and shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin") is not None
+
+
+def needed() -> None:
+    if not HERE:
         require("a private engine needs root and dockerd")
-    folder = Path(f"/tmp/agentgym-dockerd-{os.getpid()}-{time.monotonic_ns()}")
+
+
+@pytest.fixture
+def private() -> Iterator[Path]:
+    """The folder of an engine of this test's own."""
+    needed()
+    with engine_in(Path(f"/tmp/agentgym-dockerd-{os.getpid()}-{time.monotonic_ns()}")) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def engine_in(folder: Path) -> Iterator[Path]:
     done = script("start", str(folder))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"export DOCKER_HOST=unix://{folder}/docker.sock")
-    yield folder
-    if folder.exists():
-        script("stop", str(folder))
+    try:
+        yield folder
+    finally:
+        if folder.exists():
+            script("stop", str(folder))
 
 
 def remains(folder: Path) -> list[str]:
@@ -59,6 +74,18 @@ def remains(folder: Path) -> list[str]:
                 found.append(words.decode(errors="replace"))
     found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/*{folder.name}*")]
     return found + [str(path) for path in Path("/sys/fs/cgroup").glob(f"*{folder.name}*")]
+
+
+@pytest.mark.parametrize("end", ["a__b", "_ab", "ab_", "a.-b", "a b"])
+def test_any_folders_name_will_do(end: str) -> None:
+    """tempfile's names hold underscores anywhere, two in a row too."""
+    needed()
+    with (
+        engine_in(Path(f"/tmp/agentgym-dockerd-{os.getpid()}-{end}")) as folder,
+        make("docker", host=f"unix://{folder}/docker.sock") as made,
+    ):
+        assert made.run("echo hi").output == "hi\n"
+    assert remains(folder) == []
 
 
 def pid(folder: Path) -> int:
@@ -95,15 +122,14 @@ def test_mistakes_at_the_private_engine(tmp_path: Path) -> None:
     assert script("stop", str(tmp_path)).returncode == 1
     assert "no engine of ours" in script("stop", str(tmp_path)).stderr
     assert script().returncode == 2
-    if os.geteuid() == 0 and shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin"):
+    if HERE:
         (tmp_path / "x").touch()
         assert "not empty" in script("start", str(tmp_path)).stderr
         assert (tmp_path / "x").exists()
 
 
 def test_run_hands_on_the_exit_code_and_stops_in_any_case() -> None:
-    if os.geteuid() != 0 or not shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin"):
-        require("a private engine needs root and dockerd")
+    needed()
     done = script("run", "--", "bash", "-c", "echo $DOCKER_HOST; exit 7")
     assert done.returncode == 7
     folder = Path(done.stdout.strip().removeprefix("unix://")).parent
