@@ -9,6 +9,7 @@ silently: it is an episode with an error, counted by the trainer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import traceback
@@ -26,6 +27,7 @@ from agentgym.trainers.verl.policy import ServerPolicy, end_ids_of
 from agentgym.types import Episode
 
 log = logging.getLogger(__name__)
+TELL = 10.0  # seconds that the board may take to note a failure
 
 
 class Player:
@@ -83,7 +85,9 @@ class AgentGymLoop(AgentLoopBase):  # type: ignore[misc, unused-ignore]
         try:
             return outputs(await player.play(row), int(row["global_steps"]), self.tokenizer)
         except Exception as error:  # verl would evict the episode's whole group and go on
-            player.board.fail.remote(f"the agent loop raised {type(error).__name__}: {error}")
+            told = player.board.fail.remote(f"the agent loop raised {type(error).__name__}: {error}")
+            with contextlib.suppress(Exception):  # it must be there before verl ends the run for want of the group
+                await asyncio.wait_for(told, TELL)
             raise
         finally:
             player.board.alive.remote()

@@ -15,6 +15,7 @@ from agentgym.errors import AgentGymError
 
 GRACE = 6.0  # seconds that the trainer gets to say itself what broke, after a process died
 LOOK = 1.0  # seconds between looks
+GONE = "the run's board is gone"
 
 
 class RunFailed(AgentGymError):
@@ -32,11 +33,12 @@ def watch(run: Any, board: Any, cluster: ClusterSection, show: Callable[[str], N
         done, _ = ray.wait([run], timeout=LOOK)
         doing, step, idle, failure, lines = _look(board)
         show("".join(lines))
+        where = f"while {doing} (training step {step})"
+        # what broke first, also where the run has ended over it since the last look; the board may end with the run
+        if failure and not (done and failure.startswith(GONE)):
+            raise RunFailed(f"{failure}, {where}.{hint}")
         if done:
             return _result(run, died, hint)
-        where = f"while {doing} (training step {step})"
-        if failure:
-            raise RunFailed(f"{failure}, {where}.{hint}")
         if died is None:
             fresh = {key: text for key, text in dead_actors().items() if key not in known}
             died = (time.monotonic(), next(iter(fresh.values()))) if fresh else None
@@ -55,7 +57,7 @@ def _look(board: Any) -> tuple[str, int, float, str, list[str]]:
         found: tuple[str, int, float, str, list[str]] = ray.get(board.look.remote(), timeout=30)
         return found
     except ray.exceptions.RayError as error:
-        return "running", 0, 0.0, f"the run's board is gone ({type(error).__name__})", []
+        return "running", 0, 0.0, f"{GONE} ({type(error).__name__})", []
 
 
 def _result(run: Any, died: tuple[float, str] | None, hint: str) -> None:

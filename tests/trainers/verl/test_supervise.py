@@ -133,6 +133,36 @@ def test_a_failure_on_the_board_ends_the_run_at_once(ray: FakeRay) -> None:
     assert "the agent loop raised RuntimeError: first, while rollouts" in ended(board)
 
 
+@pytest.mark.parametrize("outcome", [None, RuntimeError("want of groups"), ConfigError("want of groups")])
+def test_a_failure_on_the_board_is_the_cause_also_where_the_run_has_ended_over_it(
+    ray: FakeRay, outcome: BaseException | None
+) -> None:
+    ray.looks, ray.outcome = 1, outcome and RayTaskError(outcome)
+    board = Board()
+    board.fail("the agent loop raised RuntimeError: first")
+    assert "the agent loop raised RuntimeError: first" in ended(board)
+
+
+def gone() -> Any:
+    """A handle on a board whose process has ended."""
+
+    def look() -> Any:
+        raise RayActorError("dead")
+
+    return SimpleNamespace(look=SimpleNamespace(remote=look))
+
+
+def test_a_board_may_end_with_its_run_but_not_before(ray: FakeRay) -> None:
+    ray.looks = 1
+    supervise.watch("run", gone(), CLUSTER, lambda text: None)
+    ray.looks, ray.outcome = 1, RayTaskError(ZeroDivisionError("division by zero"))
+    with pytest.raises(supervise.RunFailed, match="division by zero"):
+        supervise.watch("run", gone(), CLUSTER, lambda text: None)
+    ray.looks = 10
+    with pytest.raises(supervise.RunFailed, match="board is gone"):
+        supervise.watch("run", gone(), CLUSTER, lambda text: None)
+
+
 def test_our_own_errors_come_as_they_were_raised(ray: FakeRay) -> None:
     ray.looks, ray.outcome = 1, RayTaskError(RayTaskError(ConfigError("no such split")))
     with pytest.raises(ConfigError, match="no such split"):
