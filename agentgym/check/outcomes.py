@@ -83,7 +83,7 @@ def _play_expert(probe: Probe, env: Environment, task: Task) -> tuple[bool, floa
         score = step.score
         if step.terminated:
             return step.success, rewards if score is None else score, turn, "the episode ended without success"
-        if probe.late(f"the expert's episodes from {place(task, turn)} on"):
+        if turn < probe.spec.max_turns and probe.late(f"the expert's episodes from {place(task, turn)} on"):
             return None
     return False, rewards, probe.spec.max_turns, "the turn limit came first"
 
@@ -113,7 +113,7 @@ def check_endings(probe: Probe) -> None:
             if step.terminated:
                 ends[turn] += 1
                 break
-            if probe.late(f"what doing nothing leads to from {place(task, turn)} on"):
+            if turn < limit and probe.late(f"what doing nothing leads to from {place(task, turn)} on"):
                 break
         played += 1
         outcome = total if score is None else score

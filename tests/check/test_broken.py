@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agentgym.check import Finding, Report, Settings, check, check_here
 from agentgym.check.finding import apart
+from agentgym.check.outcomes import check_expert
 from agentgym.check.probe import Probe
 from agentgym.errors import AgentGymError, UnknownNameError
 
@@ -86,6 +88,14 @@ def test_time_that_is_up_is_no_fault_of_the_environment() -> None:
     assert "there was time for 1" in left["cost"]
     assert "expert solves, share" not in report.measured
     assert report.ok(strict=True)
+
+
+def test_an_episode_at_its_turn_limit_is_whole_however_late() -> None:
+    probe = Probe("broken:BadExpert", Settings(tasks=1, seconds=60), Report("x"))
+    probe.spec = replace(probe.spec, max_turns=1)
+    probe.begun -= 61
+    check_expert(probe)
+    assert [finding.code for finding in probe.report.findings] == ["expert_fails"]
 
 
 def test_all_tasks_in_time_is_nothing_to_tell() -> None:
